@@ -1,0 +1,76 @@
+// The search strategy as a pure state machine: equal reports, equal decisions. It knows no clock,
+// no device, no file and no rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "disttune/version.hpp"
+
+DISTTUNE_NAMESPACE_BEGIN
+
+/// Run one candidate `untimed` times, then `timed` times.
+struct Visit {
+  std::uint32_t candidate = 0;
+  std::uint16_t untimed = 0;
+  std::uint16_t timed = 0;
+  friend bool operator==(const Visit&, const Visit&) = default;
+};
+
+/// Who has won. `winner` is nothing when no candidate has a finite score.
+struct Decision {
+  std::optional<std::uint32_t> winner;
+  std::vector<double>
+      scores;  ///< nanoseconds by candidate; infinity where it failed or was not visited
+};
+
+/// What a selector is made from: agreed data only.
+struct Problem {
+  std::size_t candidates = 0;  ///< after pruning and removing duplicates, > 0
+  std::uint16_t untimed = 5;
+  std::uint16_t timed = 10;                ///< > 0
+  std::uint32_t default_candidate = 0;     ///< index of the space's entry 0 if it survived
+  std::optional<std::uint32_t> incumbent;  ///< the stored winner, favoured in a tie
+  /// Samples that need not be taken again (a resumed or incremental tuning), by candidate; empty:
+  /// visit it. Same coding as `report`.
+  std::vector<std::vector<std::int64_t>> known;
+  bool one_by_one = false;  ///< one candidate a batch (a budget is set)
+};
+
+/// Called by one thread at a time.
+class Selector {
+ public:
+  Selector() = default;
+  Selector(const Selector&) = delete;
+  Selector& operator=(const Selector&) = delete;
+  virtual ~Selector() = default;
+
+  /// The next batch; empty when decided. The span lives until `report` or `stop`.
+  [[nodiscard]] virtual std::span<const Visit> next() = 0;
+  /// The batch's timed runs in order, in nanoseconds after reduction; a failed run is a status code
+  /// (core/samples.hpp). A visit with a failed run has failed.
+  virtual void report(std::span<const std::int64_t> samples) = 0;
+  /// No more batches (the budget is spent): decide from what is known.
+  virtual void stop() = 0;
+  /// Valid once `next` is empty or `stop` was called.
+  [[nodiscard]] virtual Decision decision() const = 0;
+};
+
+using SelectorFactory = std::function<std::unique_ptr<Selector>(const Problem&)>;
+
+/// Makes a strategy available to `strategy=` and STRATEGY under `name`. Thread-safe. Throws
+/// std::invalid_argument when the name is taken.
+void register_strategy(std::string name, SelectorFactory factory);
+[[nodiscard]] std::vector<std::string> strategies();
+/// Throws std::invalid_argument that lists the known names.
+[[nodiscard]] std::unique_ptr<Selector> make_selector(std::string_view strategy,
+                                                      const Problem& problem);
+
+DISTTUNE_NAMESPACE_END

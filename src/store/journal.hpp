@@ -1,0 +1,65 @@
+// What a process noted while it tuned one key: each candidate before it runs, its samples after. A
+// process that dies leaves its journal; the next tuning of the key learns from it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "disttune/record.hpp"
+#include "disttune/value.hpp"
+
+namespace disttune::store {
+
+/// What earlier, dead processes left about one key.
+struct Remains {
+  struct Crash {
+    Value candidate;   ///< identity
+    std::string what;  ///< "host h, process p, 2026-11-29T…Z"
+  };
+  struct Measured {
+    Value candidate;
+    Status status = Status::ok;
+    std::string reason;
+    std::vector<std::int64_t> samples_ns;
+  };
+  std::vector<Crash> crashed;
+  std::vector<Measured> measured;
+  std::vector<std::filesystem::path> files;  ///< to be removed once the key is decided
+};
+
+/// Reads the journals beside `record_file`. A journal whose process still lives (this host: the
+/// process with that start time exists; another host: written to within ten minutes) is left alone.
+/// Never throws; a damaged line ends that journal.
+[[nodiscard]] Remains read_remains(const std::filesystem::path& record_file, const Value& key_text,
+                                   const Value& policy) noexcept;
+
+/// One process's notes on one key. A journal that cannot be written does nothing.
+class Journal {
+ public:
+  /// `record_file` is where the record will lie; the journal is
+  /// only under equal counts.
+  Journal(const std::filesystem::path& record_file, const Value& key_text,
+          const Value& policy) noexcept;
+  ~Journal();  ///< leaves the file alone; see `close`
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  void begin(const Value& candidate) noexcept;  ///< on disk (written, not fsynced) when it returns
+  void end(const Value& candidate, Status status, std::string_view reason,
+           std::span<const std::int64_t> samples_ns) noexcept;
+  /// The candidate at hand was interrupted (Ctrl-C): not a crash.
+  void interrupted() noexcept;
+  /// The key is decided, or the tuning ended in an orderly way: removes the file unless `keep`
+  /// (measured samples are worth resuming).
+  void close(bool keep) noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace disttune::store
