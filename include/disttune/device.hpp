@@ -44,8 +44,6 @@ class StreamTimer {
 
   /// Queues a flush of the device's cache.
   virtual void flush() {}
-  /// True while the stream is being captured into a graph.
-  [[nodiscard]] virtual bool capturing() const { return false; }
   /// Waits for all queued work. False: not done by the deadline. Throws DeviceLost.
   virtual bool synchronize(Deadline deadline) = 0;
   /// A text when the device has a sticky error (a poisoned context).
@@ -77,6 +75,14 @@ class Device {
   [[nodiscard]] virtual Value software() const { return Value::dict({}); }
   /// Which of the process's devices this is, for the one-tuning-at-a-time lock and the log.
   [[nodiscard]] virtual int index() const { return 0; }
+  /// True when all devices that this process can see have the same fingerprint: then a warm call
+  /// need not ask which one it is on.
+  [[nodiscard]] virtual bool uniform() const { return true; }
+  /// True while `stream` is being captured into a graph; asked before anything is allocated.
+  [[nodiscard]] virtual bool capturing(void* stream) const {
+    static_cast<void>(stream);
+    return false;
+  }
   /// A timer for `samples` samples on `stream` of the current context.
   [[nodiscard]] virtual std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) = 0;
 };

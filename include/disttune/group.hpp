@@ -2,6 +2,7 @@
 // an announcement that never waits. Everything else (equality, gather, broadcast) is built on MAX.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -57,6 +58,13 @@ class ProcessGroup {
   /// rank waits for its own device.
   virtual void poll(const Wait& wait) { static_cast<void>(wait); }
 
+  /// One word for the memory tables of launchers: the group's shape and hardware, 0 until these
+  /// were exchanged at the group's first cold call. Read on warm calls.
+  [[nodiscard]] std::uint64_t place() const noexcept {
+    return m_place.load(std::memory_order_relaxed);
+  }
+  void set_place(std::uint64_t word) noexcept { m_place.store(word, std::memory_order_relaxed); }
+
   [[nodiscard]] detail::GroupState& state() noexcept { return *m_state; }
 
  private:
@@ -64,6 +72,7 @@ class ProcessGroup {
   int m_size;
   std::vector<int> m_ranks_per_node;
   std::unique_ptr<detail::GroupState> m_state;
+  std::atomic<std::uint64_t> m_place{0};
 };
 
 DISTTUNE_NAMESPACE_END

@@ -59,7 +59,6 @@ class Stopwatch {
   [[nodiscard]] core::TimingMode mode() const noexcept;
   void weaken(core::TimingMode mode) noexcept;
   [[nodiscard]] std::string_view gate() const noexcept;
-  [[nodiscard]] bool capturing() const;
 
  private:
   struct Impl;

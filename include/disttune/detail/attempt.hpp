@@ -140,6 +140,13 @@ struct Outcome {
 /// A call on `group` ended before it reached `decide` (a key function raised): tells the others.
 void abandon_call(ProcessGroup& group, std::string_view why) noexcept;
 
+/// Versions of the libraries above the device (Python: torch, triton …), a dict value; merged into
+/// a record's deps. Called at the first miss of a key.
+void set_software_provider(std::function<Value()> provider);
+/// Called now and then, in the waiting thread, while a thread waits for another one's tuning or for
+/// the device; may throw (Python: pending signals).
+void set_interrupt_hook(std::function<void()> hook);
+
 /// A contextual call in progress, as a tuned kernel's miss sees it.
 class Pass {
  public:
