@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Formatting, style and types; changes nothing. clang-tidy runs where it is installed and build/dev
+# has been configured: LINT_FILES limits it to some files.
+source "$(dirname "$0")/common.sh"
+[[ -x $python ]] || scripts/setup.sh build
+if changed "$venv/.requirements-lint" python/requirements-lint.txt; then
+  "$python" -m pip install -q -r python/requirements-lint.txt
+  remember "$venv/.requirements-lint" python/requirements-lint.txt
+fi
+
+status=0
+step() {
+  say "$1"
+  "${@:2}" || status=1
+}
+step "formatting" scripts/format.sh --check
+step "ruff" "$python" -m ruff check .
+step "mypy" "$python" -m mypy
+if command -v clang-tidy >/dev/null && [[ -e build/dev/compile_commands.json ]]; then
+  read -r -a files <<<"${LINT_FILES:-$(git ls-files -- 'src/*.cpp' | tr '\n' ' ')}"
+  step "clang-tidy" xargs -P "$jobs" -n 1 clang-tidy --quiet -p build/dev < <(printf '%s\n' "${files[@]}")
+else
+  echo "clang-tidy: skipped (not installed, or build/dev not configured: run make test first)"
+fi
+exit "$status"
