@@ -2,17 +2,25 @@
 // platform and in every process. Equality, order and hash are those of the text.
 //
 // Grammar (UTF-8, no white space but the single blanks shown):
+//
 //   value  = None | True | False | int | float | str | bytes | tuple | list | dict | set | named
-//   int    = "0" | ["-"] digit1-9 *digit                      arbitrary size
-//   float  = shortest text that reads back to the same double, always with one of ". e n i":
-//            1.0  -0.0  1e+16  nan  inf  -inf                 every NaN is `nan`
-//   str    = '"' chars '"'    escapes: \" \\ \n \r \t and \u00xx for other controls below 0x20,
-//   0x7f bytes  = b"…"             printable ASCII as is, \" \\ and \xNN for the rest tuple  = () |
-//   (v,) | (v, v)         list = [] | [v, v] dict   = {} | {k: v, k: v}          in order of the
-//   keys' text (bytewise), keys distinct set    = set() | {v, v}             in order of the items'
-//   text, items distinct named  = name() | name(v, v) | name(field=v, v)           fields keep the
-//   order they were given name   = one or more bytes, none of them white space, control, or one of
-//   ( ) [ ] { } , : = " '
+//   int    = "0" | ["-"] digit1-9 *digit, of any size
+//   float  = the shortest text that reads back to the same double, always with one of ". e n i":
+//            1.0  -0.0  1e+16  nan  inf  -inf; every NaN is `nan`
+//   str    = '"' chars '"', valid UTF-8; escapes \" \\ \n \r \t, and \u00xx for the other control
+//            characters (below 0x20, and 0x7f)
+//   bytes  = b"…": printable ASCII as is, \" \\, and \xNN for the rest
+//   tuple  = () | (v,) | (v, v)
+//   list   = [] | [v, v]
+//   dict   = {} | {k: v, k: v}, in bytewise order of the keys' texts, keys distinct
+//   set    = set() | {v, v}, in bytewise order of the items' texts, items distinct
+//   named  = name() | name(v, v) | name(field=v, v); fields keep the order they were given, and
+//            their names are distinct
+//   name   = one or more bytes of UTF-8, none of them white space, control, or one of
+//            ( ) [ ] { } , : = " '; `set()` is the empty set, so no value without fields has that
+//            name
+//
+// Hexadecimal digits are lower case. Containers and named values nest at most 200 deep.
 #pragma once
 
 #include <compare>
@@ -21,6 +29,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -176,8 +185,10 @@ template <class T>
     return Value(static_cast<std::underlying_type_t<T>>(v));
   } else if constexpr (std::is_floating_point_v<T>) {
     return Value(static_cast<double>(v));
-  } else if constexpr (std::is_constructible_v<Value, const T&>) {
+  } else if constexpr (std::integral<T> || std::same_as<T, std::nullptr_t>) {
     return Value(v);
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return Value(std::string_view(v));
   } else if constexpr (detail::WithFields<T>) {
     std::vector<std::pair<Value, Value>> entries;
     std::apply(
@@ -190,7 +201,9 @@ template <class T>
     return Value::tuple(items);
   } else if constexpr (detail::is_vector<T>::value) {
     std::vector<Value> items;
-    for (const auto& e : v) items.push_back(describe(e));
+    // The cast turns the proxies of std::vector<bool> into what they stand for.
+    for (const auto& e : v)
+      items.push_back(describe(static_cast<const typename T::value_type&>(e)));
     return Value::list(items);
   } else {
     static_assert(sizeof(T) == 0,
@@ -206,7 +219,10 @@ T Value::as() const {
   } else if constexpr (std::same_as<T, std::string>) {
     return as_string();
   } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(as_double());
+    const double v = as_double();
+    if (v - v == 0 && (v > std::numeric_limits<T>::max() || v < std::numeric_limits<T>::lowest()))
+      does_not_fit();
+    return static_cast<T>(v);
   } else if constexpr (std::is_enum_v<T>) {
     return static_cast<T>(as<std::underlying_type_t<T>>());
   } else if constexpr (std::unsigned_integral<T>) {
