@@ -5,7 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,7 +25,18 @@ struct Wait {
   std::chrono::nanoseconds patience{};  ///< how long the deadline is; a sign of life renews it
   std::uint64_t sequence = 0;
   std::string_view phase;
+  /// The first collective of its cold call: an announcement for `sequence` that a peer made before
+  /// this wait may be an old one, which that peer takes back when it enters the call. It is given
+  /// one second for that.
+  bool first = false;
 };
+
+/// Announcements that never end: a rank that closed its side of the group (after PeerFailed,
+/// GroupTimeout or ranks out of step) abandons one of these. The others' waits then raise the same
+/// kind of error with the announced text as it stands.
+inline constexpr std::uint64_t k_closed_by_failure = std::numeric_limits<std::uint64_t>::max();
+inline constexpr std::uint64_t k_closed_by_timeout = k_closed_by_failure - 1;
+inline constexpr std::uint64_t k_closed_by_disagreement = k_closed_by_failure - 2;
 
 namespace detail {
 struct GroupState;  // sequence, closed or not, the exchanged shape: the agreement's own notes
@@ -44,11 +57,14 @@ class ProcessGroup {
 
   /// Elementwise maximum over all ranks, bit-identical on all. All ranks pass the same length.
   /// Throws GroupTimeout (naming the missing ranks and the phase), PeerFailed (a peer announced
-  /// itself for a sequence up to `wait.sequence`), Disagreement (a peer is in another sequence,
-  /// phase or length: both are named).
+  /// itself for `wait.sequence` or a later one), Disagreement (a peer is in another sequence, phase
+  /// or length: both are named). What it throws leaves nothing behind that a later call could pair
+  /// with.
   virtual void all_reduce_max(std::span<std::int64_t> values, const Wait& wait) = 0;
   /// Tells the others that this rank ended `sequence` with an error. Never waits. Others' waits for
-  /// that sequence raise PeerFailed within two seconds.
+  /// that sequence, and for those before it, raise PeerFailed within two seconds. Announcements are
+  /// counted a sequence: a rank that has itself announced `sequence` as often as a peer ignores the
+  /// peer's (all of them failed in that call, and will meet in the next).
   virtual void abandon(std::uint64_t sequence, std::string_view why) noexcept = 0;
   /// Takes an announcement of this rank for `sequence` back (it has entered that call after all).
   virtual void withdraw(std::uint64_t sequence) noexcept { static_cast<void>(sequence); }
@@ -57,6 +73,22 @@ class ProcessGroup {
   /// Raises PeerFailed or GroupTimeout if one is due; never waits for anybody. Polled while this
   /// rank waits for its own device.
   virtual void poll(const Wait& wait) { static_cast<void>(wait); }
+
+  /// A note for the others on the side channel, valid within `sequence`: "this candidate failed
+  /// here". Never waits. A group without notes lets its peers wait for their own streams in vain
+  /// until these time out.
+  virtual void note(std::uint64_t sequence, std::uint64_t what) noexcept {
+    static_cast<void>(sequence);
+    static_cast<void>(what);
+  }
+  /// The lowest other rank that left this note, if one has.
+  [[nodiscard]] virtual std::optional<int> noted(std::uint64_t sequence, std::uint64_t what) {
+    static_cast<void>(sequence);
+    static_cast<void>(what);
+    return std::nullopt;
+  }
+  /// The clock that deadlines are read on.
+  [[nodiscard]] virtual Deadline now() const { return std::chrono::steady_clock::now(); }
 
   /// One word for the memory tables of launchers: the group's shape and hardware, 0 until these
   /// were exchanged at the group's first cold call. Read on warm calls.
