@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What `make quickstart` runs: set-up, then the guide's first example and a C++ example, each as two
+# processes with one store: the first tunes, the second uses what the first learned.
+source "$(dirname "$0")/common.sh"
+scripts/setup.sh build
+
+say "C++ example, compiled"
+cmake -S . -B build/quickstart -G Ninja -DCMAKE_BUILD_TYPE=Release -DDISTTUNE_BUILD_TESTS=OFF \
+  -DDISTTUNE_MPI=OFF -DDISTTUNE_INSTALL=OFF >/dev/null
+cmake --build build/quickstart -j "$jobs" --target example_matmul | tail -n 1
+
+# A store of its own: the first process always tunes, and nothing of the user's is touched.
+store=$root/build/quickstart/store
+rm -rf "$store"
+twice() {
+  local name=$1 which
+  shift
+  for which in first second; do
+    say "$name, $which process"
+    env -i PATH="$PATH" HOME="$HOME" LANG="${LANG:-C.UTF-8}" TRITON_INTERPRET=1 \
+      TRITON_DIST_AUTOTUNE_HOME="$store" PYTHONUNBUFFERED=1 "$@"
+  done
+}
+# device="cpu" and Triton's interpreter are all that differs from the guide's text.
+twice "Python: scale a tensor (the guide's first example)" "$python" examples/python/scale.py
+twice "C++: product of two matrices" build/quickstart/examples/cpp/matmul
+
+say "done. The records are JSON files under $store"
+echo "Next: docs/en/getting_started.md (中文：docs/zh/getting_started.md); make test runs the tests."
