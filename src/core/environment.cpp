@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view k_flag = "flag: 1, true, on, yes, or 0, false, off, no, empty";
 constexpr std::string_view k_count_from_0 = "integer, 0 to 65535";
 constexpr std::string_view k_count_from_1 = "integer, 1 to 65535";
-constexpr std::string_view k_seconds = "seconds, more than 0";
+constexpr std::string_view k_seconds = "seconds, more than 0, at most 1e9";
 constexpr std::string_view k_one_of = "one of ";
 
 constexpr std::array<Variable, 17> k_variables = {{
@@ -65,7 +65,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// The variable's text; nothing when it is unset or blank (a flag asks for the blank itself).
+/// The variable's text; nothing when it is unset or blank.
 std::optional<std::string> lookup(std::string_view name) {
   const char* value = std::getenv(full_name(name).c_str());
   if (value == nullptr) return std::nullopt;
@@ -106,9 +106,9 @@ std::optional<int> read_count(std::string_view name) {
   return count;
 }
 
-/// At most a thousand years, so that it fits into any clock's duration.
+/// At most some thirty years, so that it fits into a count of nanoseconds.
 std::optional<double> read_seconds(std::string_view name) {
-  constexpr double k_longest = 3e10;
+  constexpr double k_longest = 1e9;
   const auto value = lookup(name);
   if (!value) return std::nullopt;
   double seconds = 0;
