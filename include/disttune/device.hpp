@@ -73,6 +73,8 @@ class Device {
   [[nodiscard]] virtual Value fingerprint() const = 0;
   /// Driver, runtime and firmware versions: a dict value; goes into the record's `deps`.
   [[nodiscard]] virtual Value software() const { return Value::dict({}); }
+  /// Nominal clocks and the like, for people: a dict value, part of no key and no comparison.
+  [[nodiscard]] virtual Value information() const { return Value::dict({}); }
   /// Which of the process's devices this is, for the one-tuning-at-a-time lock and the log.
   [[nodiscard]] virtual int index() const { return 0; }
   /// True when all devices that this process can see have the same fingerprint: then a warm call

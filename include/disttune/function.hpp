@@ -178,7 +178,15 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     R operator()(Args... args) const { return m_tuned->call(m_options, args...); }
     /// Where the choice for these arguments comes from, or why there is none.
     [[nodiscard]] Explanation explain(const std::remove_reference_t<Args>&... args) const {
-      return detail::explain(m_tuned->m->launcher(), m_tuned->describe_call(m_options, args...));
+      const detail::Call call = m_tuned->describe_call(m_options, args...);
+      Explanation e = detail::explain(m_tuned->m->launcher(), call);
+      if (const C* chosen = m_tuned->m->table.find(m_tuned->m->key(args...),
+                                                   m_tuned->place(call.group, args...))) {
+        e.source = "memory";
+        e.config = to_config(*chosen);
+        e.miss_reason.clear();
+      }
+      return e;
     }
     /// The record for these arguments, if there is one.
     [[nodiscard]] std::optional<Record> result(const std::remove_reference_t<Args>&... args) const {

@@ -107,4 +107,8 @@ class ProcessGroup {
   std::atomic<std::uint64_t> m_place{0};
 };
 
+/// The group of this process alone, for tuning rank by rank where a launcher has another group:
+/// `launcher.with({.group = disttune::local().get()})`. One object a process.
+[[nodiscard]] std::shared_ptr<ProcessGroup> local();
+
 DISTTUNE_NAMESPACE_END

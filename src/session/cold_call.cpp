@@ -1,0 +1,484 @@
+#include "session/cold_call.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/text.hpp"
+#include "observe/observe.hpp"
+#include "session/process.hpp"
+
+namespace disttune::session {
+namespace {
+
+using core::Mode;
+
+RecordKey record_key(detail::LauncherState& launcher, const detail::Call& call,
+                     const Settings& settings, const Device& device) {
+  RecordKey key;
+  key.identity = launcher.identity();
+  key.key = call.key;
+  key.hardware = device.fingerprint();
+  key.policy = settings.policy(device);
+  key.overwritten = call.overwritten;
+  return key;
+}
+
+Stream with_device(Stream stream) { return stream.device ? std::move(stream) : host(); }
+
+/// Samples are resumed only where they would mean the same: equal counts and versions.
+Value journal_policy(const Settings& settings, const Value& deps) {
+  return Value::tuple({Value(settings.strategy), Value(settings.warmup), Value(settings.repeat),
+                       Value(settings.checked), deps});
+}
+
+}  // namespace
+
+Target::Target(detail::LauncherState& l, const detail::Call& c, const Defaults& defaults)
+    : launcher(l),
+      call(c),
+      settings(settings_of(l.spec.options, defaults)),
+      stream(with_device(c.stream)),
+      store(settings.store(l.spec.options)),
+      key(record_key(l, c, settings, *stream.device)),
+      deps(software_of(*stream.device)) {}
+
+void Target::fill_in_known_group() {
+  if (call.group == nullptr || call.group->size() == 1) return;
+  if (const auto shape = agree::known_shape(*call.group)) key.group = *shape;
+}
+
+ColdCall::ColdCall(detail::LauncherState& launcher, const detail::Call& call,
+                   detail::Attempt& attempt)
+    : m_target(launcher, call),
+      m_attempt(attempt),
+      m_agreement(call.group, m_target.settings.stopwatch_policy().patience,
+                  fmt::format("'{}' for key {}", launcher.spec.name, call.key.text())),
+      m_field(launcher.spec.candidates) {}
+
+detail::Outcome ColdCall::outcome(std::size_t candidate, std::string_view source,
+                                  bool restore) const {
+  return {m_field.space_index(candidate), true, source, restore};
+}
+
+detail::Outcome ColdCall::run() {
+  if (m_target.settings.environment.mode == Mode::off && m_agreement.alone())
+    return outcome(0, "off");
+  return m_agreement.run([&] { return m_agreement.alone() ? decide_alone() : decide_together(); });
+}
+
+detail::Outcome ColdCall::decide_alone() {
+  const Mode mode = m_target.settings.environment.mode;
+  if (mode != Mode::first) {
+    look_up();
+    if (const auto winner = stored_winner()) return outcome(*winner, "stored");
+    if (mode != Mode::tune) return miss_without_tuning();
+  }
+  if (m_field.open().size() == m_field.size()) m_field.prune(m_attempt);
+  if (m_field.open().empty()) nothing_works();
+  if (mode == Mode::first) return first_that_works();
+  read_remains();
+  leave_out_crashed();
+  resume_alone();
+  return tune();
+}
+
+/// The same on all ranks: every branch is taken on agreed data.
+detail::Outcome ColdCall::decide_together() {
+  const Mode mode = m_target.settings.environment.mode;
+  refuse_capture();
+  m_target.key.group = m_agreement.shape(m_target.key.hardware);
+  if (mode == Mode::tune || mode == Mode::cached || mode == Mode::strict) look_up();
+  m_field.prune(m_attempt);
+  if (mode == Mode::tune) read_remains();
+  const agree::Agreed agreed = m_agreement.handshake(hello());
+  m_writer = agreed.writer;
+  if (mode == Mode::off) {
+    m_agreement.ended_alike();
+    return outcome(0, "off");
+  }
+  if (agreed.record_rank) return adopt(agreed);
+  m_stored.reset();
+  if (mode == Mode::cached || mode == Mode::strict) {
+    m_agreement.ended_alike();
+    return miss_without_tuning();
+  }
+  if (m_field.open().empty()) nothing_works();
+  if (mode == Mode::first) return first_that_works();
+  m_target.settings.environment.retry_crashed = agreed.retry_crashed;
+  share_remains(agreed);
+  return tune();
+}
+
+agree::Hello ColdCall::hello() const {
+  const Settings& s = m_target.settings;
+  agree::Hello h;
+  h.function = m_target.launcher.spec.name;
+  h.identity = m_target.key.identity;
+  constexpr std::string_view modes[] = {"tune", "cached", "strict", "off", "first"};
+  h.mode = std::string(modes[static_cast<std::size_t>(s.environment.mode)]);
+  h.key = m_target.key.key;
+  h.overwritten = m_target.key.overwritten;
+  h.policy =
+      Value::dict({{Value("budget"),
+                    s.environment.budget_seconds ? Value(*s.environment.budget_seconds) : Value()},
+                   {Value("checked"), Value(s.checked)},
+                   {Value("measuring"), m_target.key.policy},
+                   {Value("prepare"), Value(m_attempt.can_prepare())},
+                   {Value("repeat"), Value(s.repeat)},
+                   {Value("strategy"), Value(s.strategy)},
+                   {Value("warmup"), Value(s.warmup)}});
+  std::vector<Value> identities;
+  for (const std::size_t i : m_field.open()) identities.push_back(m_field.config(i).identity());
+  h.candidates = Value::list(identities);
+  h.always_tune = s.environment.always_tune;
+  h.version_check = s.environment.version_check;
+  h.retry_crashed = s.environment.retry_crashed;
+  if (m_stored && best_stored()) {
+    h.record = store::write_record(*m_lookup.record);
+    h.record_fits_versions = m_stored->differences.empty();
+  }
+  h.crashed = !m_remains.crashed.empty();
+  h.resumable = resumable_text().size();
+  h.store_id = m_target.store.id();
+  return h;
+}
+
+/// The stored choice's best candidate that pruning left in.
+std::optional<std::size_t> ColdCall::best_stored() const {
+  const auto at =
+      std::ranges::find_if(m_stored->ranking, [&](std::size_t i) { return m_field.is_open(i); });
+  return at == m_stored->ranking.end() ? std::nullopt : std::optional(*at);
+}
+
+detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
+  const bool mine = m_stored && best_stored().has_value();
+  const std::string text =
+      m_agreement.adopt(agreed, mine ? store::write_record(*m_lookup.record) : std::string{});
+  Record record = store::read_record(text);
+  // Another rank's record is about its own hardware; what it holds for this rank's key is the
+  // choice.
+  record.key = m_target.key;
+  Settings lenient = m_target.settings;
+  lenient.environment.version_check = false;
+  std::string why;
+  m_stored = choose(record, record.tunings.empty() ? Value() : record.tunings.front().deps, lenient,
+                    m_field, why);
+  const auto best = m_stored ? best_stored() : std::nullopt;
+  if (!best) throw Error(fmt::format("disttune: the adopted record does not serve: {}", why));
+  m_agreement.finish(m_field.config(*best).identity().text());
+  if (m_writer && !(agreed.record_everywhere && mine)) save(record);
+  return outcome(*best, mine ? "stored" : "adopted");
+}
+
+/// Crashed candidates are a union over the ranks; samples come from the lowest rank that has any.
+void ColdCall::share_remains(const agree::Agreed& agreed) {
+  if (agreed.crashed) {
+    std::vector<std::int64_t> marks(m_field.size(), 0);
+    for (const auto& crash : m_remains.crashed)
+      if (const auto at = m_field.find(crash.candidate)) marks[*at] = 1;
+    m_agreement.unite(marks);
+    leave_out_crashed();
+    for (std::size_t i = 0; i < m_field.size(); ++i)
+      if (marks[i] != 0 && m_field.is_open(i) && !agreed.retry_crashed)
+        m_field.end(i, Status::crashed,
+                    "a process died while it ran on another rank; RETRY_CRASHED=1 tries it again");
+  }
+  if (!agreed.resume_rank) return;
+  std::string text = m_agreement.rank() == *agreed.resume_rank ? resumable_text() : std::string{};
+  m_agreement.broadcast(text, *agreed.resume_rank, agreed.resume_bytes);
+  for (const auto& [candidate, samples] : Value::parse(text).entries()) {
+    const auto at = m_field.find(candidate);
+    if (!at || !m_field.is_open(*at)) continue;
+    for (const Value& ns : samples.items())
+      m_field.records()[*at].samples_ns.push_back(ns.as<std::int64_t>());
+  }
+}
+
+/// Reduced samples of an earlier, dead run: identity → nanoseconds.
+std::string ColdCall::resumable_text() const {
+  std::vector<std::pair<Value, Value>> entries;
+  for (const auto& noted : m_remains.measured)
+    if (const auto at = m_field.find(noted.candidate);
+        at && m_field.is_open(*at) && noted.status == Status::ok &&
+        noted.samples_ns.size() == m_target.settings.repeat)
+      entries.emplace_back(noted.candidate,
+                           Value::list({noted.samples_ns.begin(), noted.samples_ns.end()}));
+  return entries.empty() ? std::string{} : std::string(Value::dict(std::move(entries)).text());
+}
+
+void ColdCall::nothing_works() {
+  m_agreement.ended_alike();
+  throw NoValidConfig(m_field.failure_text(m_target.launcher.spec.name));
+}
+
+void ColdCall::refuse_capture() const {
+  if (!m_target.stream.device->capturing(m_target.stream.handle)) return;
+  throw CaptureError(
+      fmt::format("disttune: '{}' met a new key while its stream is being captured into a graph; "
+                  "call it once with these "
+                  "arguments before the capture. Key: {}",
+                  m_target.launcher.spec.name, m_target.call.key.text()));
+}
+
+void ColdCall::look_up() {
+  const auto& spec = m_target.launcher.spec;
+  m_lookup = m_target.store.load(spec.name, m_target.key);
+  if (!m_lookup.record) {
+    const std::lock_guard lock(m_target.launcher.mutex);
+    if (const auto kept = m_target.launcher.unstored.find(m_target.key.text());
+        kept != m_target.launcher.unstored.end())
+      m_lookup.record = kept->second;
+  }
+  for (const std::string& note : m_lookup.notes)
+    observe::message(Level::warning, fmt::format("disttune: '{}': {}", spec.name, note), note);
+  m_miss_reason = m_lookup.reason;
+  const auto& env = m_target.settings.environment;
+  if (!m_lookup.record) return;
+  if (env.always_tune && env.mode == Mode::tune) {
+    m_miss_reason = "ALWAYS_TUNE is set";
+    return;
+  }
+  m_stored = choose(*m_lookup.record, m_target.deps, m_target.settings, m_field, m_miss_reason);
+}
+
+/// The record's best candidate that passes prune_fn. Nothing: tune what is open in the field then.
+std::optional<std::size_t> ColdCall::stored_winner() {
+  if (!m_stored) return std::nullopt;
+  const auto& spec = m_target.launcher.spec;
+  const auto winner = std::ranges::find_if(
+      m_stored->ranking, [&](std::size_t i) { return m_attempt.admits(m_field.space_index(i)); });
+  if (winner == m_stored->ranking.end()) {
+    m_miss_reason = "every valid candidate of the record is refused by the prune function now";
+    m_stored.reset();
+    return std::nullopt;
+  }
+  if (!m_stored->differences.empty())
+    observe::message(
+        Level::warning,
+        fmt::format(
+            "disttune: '{}': the stored choice was tuned under other versions ({}); it is used all "
+            "the same (VERSION_CHECK=1 tunes again): {}",
+            spec.name, fmt::join(m_stored->differences, "; "), m_lookup.file.string()),
+        fmt::format("deps {}", m_lookup.file.string()));
+  if (m_target.settings.environment.mode != Mode::tune) return *winner;
+
+  std::vector<std::size_t> fresh;
+  for (const std::size_t i : m_stored->unknown) {
+    if (m_attempt.admits(m_field.space_index(i)))
+      fresh.push_back(i);
+    else
+      m_field.end(i, Status::pruned, "refused by the prune function");
+  }
+  if (fresh.empty()) return *winner;
+  m_incumbent = *winner;
+  m_miss_reason =
+      fmt::format("{} of {} candidates are not in the record; they are measured against its best",
+                  fresh.size(), m_field.size());
+  open_for_tuning();
+  return std::nullopt;
+}
+
+/// An incremental tuning: the record's candidates keep what is known of them, except its best,
+/// which is measured again beside the new ones.
+void ColdCall::open_for_tuning() {
+  for (const CandidateRecord& c : m_stored->tuning.candidates) {
+    const auto at = m_field.find(c.config.identity());
+    if (!at)
+      m_kept.push_back(c);
+    else if (*at != *m_incumbent &&
+             std::ranges::find(m_stored->unknown, *at) == m_stored->unknown.end())
+      m_field.records()[*at] = c;
+  }
+  // A candidate that an earlier budget left out has status `skipped`: give it a reason to stay out.
+  for (std::size_t i = 0; i < m_field.size(); ++i)
+    if (i != *m_incumbent && m_field.is_open(i) &&
+        std::ranges::find(m_stored->unknown, i) == m_stored->unknown.end())
+      m_field.end(i, Status::skipped, "not measured by the stored tuning");
+}
+
+detail::Outcome ColdCall::miss_without_tuning() {
+  const auto& spec = m_target.launcher.spec;
+  const std::string what = fmt::format("'{}' is not tuned for key {} ({})", spec.name,
+                                       m_target.call.key.text(), m_miss_reason);
+  if (m_target.settings.environment.mode == Mode::strict)
+    throw NotTuned(fmt::format("disttune: {}; MODE=strict forbids tuning. Looked for {}", what,
+                               m_lookup.file.string()));
+  observe::message(Level::warning, fmt::format("disttune: {}; MODE=cached runs entry 0", what),
+                   fmt::format("cached {} {}", spec.name, m_target.call.key.text()));
+  return outcome(0, "default");
+}
+
+/// Untimed; nothing is stored. With ranks the first candidate that works on all of them.
+detail::Outcome ColdCall::first_that_works() {
+  refuse_capture();
+  measure::Stopwatch watch(m_target.stream, m_target.settings.stopwatch_policy(), 1);
+  for (const std::size_t i : m_field.open()) {
+    const auto end =
+        watch.visit({static_cast<std::uint32_t>(m_field.space_index(i)), 1, 0}, m_attempt, {}, {});
+    Status worst[] = {end.status};
+    m_agreement.vote(worst);
+    if (worst[0] == Status::ok) {
+      m_agreement.finish(m_field.config(i).identity().text());
+      return outcome(i, "first", true);
+    }
+    m_field.end(i, worst[0], end.reason.empty() ? "failed on another rank" : end.reason);
+  }
+  nothing_works();
+}
+
+void ColdCall::read_remains() {
+  if (!m_target.store.root()) return;
+  m_remains =
+      store::read_remains(m_target.store.file(m_target.launcher.spec.name, m_target.key),
+                          m_target.key.text(), journal_policy(m_target.settings, m_target.deps));
+}
+
+/// A candidate in flight when a process died is not tried again.
+void ColdCall::leave_out_crashed() {
+  if (m_target.settings.environment.retry_crashed) return;
+  for (const auto& crash : m_remains.crashed)
+    if (const auto at = m_field.find(crash.candidate); at && m_field.is_open(*at))
+      m_field.end(*at, Status::crashed,
+                  fmt::format("a process died while it ran ({}); RETRY_CRASHED=1 tries it again",
+                              crash.what));
+}
+
+void ColdCall::resume_alone() {
+  for (const auto& noted : m_remains.measured) {
+    const auto at = m_field.find(noted.candidate);
+    if (!at || !m_field.is_open(*at)) continue;
+    if (noted.status != Status::ok)
+      m_field.end(*at, noted.status, noted.reason);
+    else if (noted.samples_ns.size() == m_target.settings.repeat)
+      m_field.records()[*at].samples_ns = noted.samples_ns;
+  }
+}
+
+detail::Outcome ColdCall::tune() {
+  refuse_capture();
+  const auto turn = DeviceTurn::take(*m_target.stream.device, !measure::inside_visit());
+  if (!turn) {
+    measure::spoil_sample();
+    return {0, false, "busy", false};
+  }
+  const auto& spec = m_target.launcher.spec;
+  const int rank = m_agreement.alone() ? -1 : m_agreement.rank();
+  const std::filesystem::path file = m_target.store.file(spec.name, m_target.key);
+  const observe::Scope scope(
+      m_target.store.root() ? observe::log_file_name(file, rank) : std::filesystem::path{},
+      m_target.call.verbose, m_target.settings.environment.progress);
+  observe::emit(MissEvent{spec.name, m_target.key, m_miss_reason, m_field.open().size(), rank});
+  if (m_field.duplicates() > 0)
+    observe::message(
+        Level::info,
+        fmt::format("disttune: '{}': {} entries equal an earlier one; each is timed once",
+                    spec.name, m_field.duplicates()),
+        "duplicates " + spec.name);
+  const Measured measured = measure();
+  if (!measured.winner) nothing_works();
+  keep(tuning_record(measured));
+  for (const auto& left : m_remains.files) {
+    std::error_code ignored;
+    std::filesystem::remove(left, ignored);
+  }
+  return outcome(*measured.winner, "tuned", true);
+}
+
+void ColdCall::name_slow_rank(std::vector<RankMedian> medians) const {
+  if (medians.size() < 2) return;
+  std::ranges::sort(medians, {}, &RankMedian::median_ns);
+  const auto& slowest = medians.back();
+  const auto typical = static_cast<double>(medians[(medians.size() - 1) / 2].median_ns);
+  const double excess = static_cast<double>(slowest.median_ns) / typical - 1;
+  if (excess > 0.03)
+    observe::message(
+        Level::info,
+        fmt::format(
+            "disttune: '{}': rank {} is {:.1f} % slower than the group's median with the chosen "
+            "configuration",
+            m_target.launcher.spec.name, slowest.rank, 100 * excess));
+}
+
+/// Measures under a journal. How it ends says what the next process may believe of it.
+Measured ColdCall::measure() {
+  const auto& spec = m_target.launcher.spec;
+  const auto& root = m_target.store.root();
+  store::Journal journal(
+      root ? m_target.store.file(spec.name, m_target.key) : std::filesystem::path{},
+      m_target.key.text(), journal_policy(m_target.settings, m_target.deps));
+  try {
+    Measured measured =
+        measure_field({spec, m_target.settings, *m_target.stream.device, m_target.stream, m_field,
+                       m_attempt, journal, m_agreement, m_incumbent});
+    if (measured.winner) {
+      const auto& winner = m_field.records()[*measured.winner];
+      measured.rank_medians = m_agreement.finish(winner.config.identity().text(),
+                                                 static_cast<std::int64_t>(measured.own_median_ns));
+      name_slow_rank(measured.rank_medians);
+    }
+    journal.close(false);
+    return measured;
+  } catch (const DeviceLost&) {
+    throw;  // the journal keeps its open entry: the next process skips that candidate
+  } catch (const PeerFailed&) {
+    throw;
+  } catch (const std::exception&) {
+    journal.close(true);
+    throw;
+  } catch (...) {
+    journal.interrupted();
+    journal.close(true);
+    throw;
+  }
+}
+
+TuningRecord ColdCall::tuning_record(const Measured& measured) const {
+  TuningRecord t;
+  t.deps = m_target.deps;
+  t.candidates = m_field.records();
+  t.candidates.insert(t.candidates.end(), m_kept.begin(), m_kept.end());
+  t.winner = m_field.config(*measured.winner).identity();
+  t.default_config = m_field.config(0).identity();
+  t.created = core::utc_now();
+  t.strategy = m_target.settings.strategy;
+  t.warmup = m_target.settings.warmup;
+  t.repeat = m_target.settings.repeat;
+  t.checked = m_target.settings.checked;
+  t.prepare_seconds = measured.prepare_seconds;
+  t.measure_seconds = measured.measure_seconds;
+  t.gate = measured.gate;
+  t.rank_medians = measured.rank_medians;
+  if (measured.ungated) t.quality.emplace_back("ungated");
+  if (measured.out_of_budget) t.quality.emplace_back("budget");
+  t.host = core::host_name();
+  t.tool_version = k_version;
+  return t;
+}
+
+void ColdCall::keep(const TuningRecord& tuning) {
+  const auto& spec = m_target.launcher.spec;
+  const Record record{spec.name, spec.module, m_target.key, {tuning}, "{}"};
+  if (m_writer) save(record);
+  const bool stored = m_writer && m_target.store.root();
+  observe::emit(
+      DecidedEvent{spec.name, m_target.key, tuning,
+                   stored ? m_target.store.file(spec.name, m_target.key).string() : std::string{},
+                   m_agreement.alone() ? -1 : m_agreement.rank()});
+}
+
+void ColdCall::save(const Record& record) {
+  const auto& spec = m_target.launcher.spec;
+  const store::Saved saved = m_target.store.save(record);
+  if (!saved.problem.empty())
+    observe::message(Level::warning, fmt::format("disttune: '{}': {}", spec.name, saved.problem),
+                     fmt::format("store {}", m_target.store.root().value_or("-").string()));
+  if (!saved.file.empty()) return;
+  const std::lock_guard lock(m_target.launcher.mutex);
+  m_target.launcher.unstored.insert_or_assign(m_target.key.text(), record);
+}
+
+}  // namespace disttune::session

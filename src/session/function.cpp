@@ -1,0 +1,173 @@
+// The function-level entry points: one tuning a key at a time, whoever else asks for it waits.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "disttune/detail/attempt.hpp"
+#include "measure/stopwatch.hpp"
+#include "session/cold_call.hpp"
+#include "session/launcher_state.hpp"
+#include "session/process.hpp"
+
+namespace disttune::session {
+namespace {
+
+/// What makes two calls the same cold key in this process.
+std::string flight_name(const detail::Call& call) {
+  const bool on_device = call.stream.device != nullptr;
+  return fmt::format("{}\n{}\n{}:{}\n{}", call.key.text(), call.overwritten.text(),
+                     on_device ? call.stream.device->kind() : "host",
+                     on_device ? call.stream.device->index() : 0,
+                     static_cast<const void*>(call.group));
+}
+
+/// Joins the key's flight, or starts it (`mine`).
+std::shared_ptr<Flight> board(detail::LauncherState& launcher, const std::string& name,
+                              bool& mine) {
+  const std::lock_guard lock(launcher.mutex);
+  auto& flight = launcher.flights[name];
+  mine = flight == nullptr || flight->process != ::getpid();
+  if (mine) {
+    flight = std::make_shared<Flight>();
+    flight->process = ::getpid();
+  }
+  return flight;
+}
+
+void land(detail::LauncherState& launcher, const std::string& name, Flight& flight,
+          std::optional<detail::Outcome> outcome, std::exception_ptr error) {
+  {
+    const std::lock_guard lock(launcher.mutex);
+    launcher.flights.erase(name);
+  }
+  const std::lock_guard lock(flight.mutex);
+  flight.outcome = std::move(outcome);
+  flight.error = std::move(error);
+  flight.done = true;
+  flight.ended.notify_all();
+}
+
+/// The other thread's outcome; nothing when it was interrupted, and this thread may try.
+std::optional<detail::Outcome> wait_for(Flight& flight, detail::Attempt& attempt) {
+  std::unique_lock lock(flight.mutex);
+  while (!flight.done) {
+    flight.ended.wait_for(lock, std::chrono::milliseconds(100));
+    lock.unlock();
+    check_for_interrupt();
+    lock.lock();
+  }
+  if (flight.error) std::rethrow_exception(flight.error);
+  if (!flight.outcome) return std::nullopt;
+  detail::Outcome outcome = *flight.outcome;
+  if (outcome.decided) attempt.decided(outcome.candidate);
+  outcome.source = "waited";
+  outcome.restore = false;
+  return outcome;
+}
+
+/// Runs the default in place of a tuning that cannot be waited for.
+detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Call& call) {
+  if (call.group != nullptr && call.group->size() > 1)
+    throw Error(fmt::format(
+        "disttune: '{}' met a key that is not decided (key {}) while this thread is tuning {}; "
+        "with a group both cannot go on. Call one of them before the other",
+        launcher.name, call.key.text(), TuningMark::innermost()));
+  measure::spoil_sample();
+  return {0, false, "busy", false};
+}
+
+detail::Outcome fly(detail::LauncherState& launcher, const detail::Call& call,
+                    detail::Attempt& attempt, const std::string& name, const std::string& mark_name,
+                    Flight& flight) {
+  try {
+    const TuningMark mark(mark_name);
+    if (measure::inside_visit()) measure::spoil_sample();
+    const detail::Outcome outcome = ColdCall(launcher, call, attempt).run();
+    if (outcome.decided) attempt.decided(outcome.candidate);
+    land(launcher, name, flight, outcome, nullptr);
+    return outcome;
+  } catch (const std::exception&) {
+    land(launcher, name, flight, std::nullopt, std::current_exception());
+    throw;
+  } catch (...) {  // an interrupt of this thread is not the others'
+    land(launcher, name, flight, std::nullopt, nullptr);
+    throw;
+  }
+}
+
+}  // namespace
+}  // namespace disttune::session
+
+DISTTUNE_NAMESPACE_BEGIN
+namespace detail {
+
+Launcher::Launcher(LauncherSpec spec) : m_state(std::make_unique<LauncherState>(std::move(spec))) {}
+Launcher::~Launcher() = default;
+Launcher::Launcher(Launcher&&) noexcept = default;
+Launcher& Launcher::operator=(Launcher&&) noexcept = default;
+const LauncherSpec& Launcher::spec() const noexcept { return m_state->spec; }
+
+Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
+  LauncherState& state = launcher.state();
+  const std::string name = session::flight_name(call);
+  const std::string mark_name = fmt::format("'{}' for key {}", state.spec.name, name);
+  for (;;) {
+    if (session::TuningMark::holds(mark_name)) return session::stand_in(state.spec, call);
+    bool mine = false;
+    const auto flight = session::board(state, name, mine);
+    if (mine) return session::fly(state, call, attempt, name, mark_name, *flight);
+    if (measure::inside_visit()) return session::stand_in(state.spec, call);
+    if (const auto outcome = session::wait_for(*flight, attempt)) return *outcome;
+  }
+}
+
+Explanation explain(const Launcher& launcher, const Call& call) {
+  session::Target target(launcher.state(), call);
+  target.fill_in_known_group();
+  const session::Field field(launcher.spec().candidates);
+  const auto lookup = target.store.load(launcher.spec().name, target.key);
+  Explanation e;
+  e.file = lookup.file.string();
+  e.miss_reason = lookup.reason;
+  e.source = "none";
+  if (lookup.record) {
+    const auto stored =
+        session::choose(*lookup.record, target.deps, target.settings, field, e.miss_reason);
+    if (stored) {
+      e.source = lookup.from_layer ? "layer" : "store";
+      e.config = field.config(stored->ranking.front());
+      e.miss_reason.clear();
+      e.differences = stored->differences;
+      for (const CandidateRecord& c : stored->tuning.candidates)
+        if (c.status == Status::crashed)
+          e.differences.push_back(fmt::format("{}: crashed, {}", c.config.display(), c.reason));
+    }
+  } else {
+    e.differences = target.store.nearest_differences(launcher.spec().name, target.key);
+  }
+  return e;
+}
+
+std::optional<Record> result(const Launcher& launcher, const Call& call) {
+  session::Target target(launcher.state(), call);
+  target.fill_in_known_group();
+  if (auto lookup = target.store.load(launcher.spec().name, target.key); lookup.record)
+    return lookup.record;
+  const std::lock_guard lock(launcher.state().mutex);
+  const auto kept = launcher.state().unstored.find(target.key.text());
+  return kept == launcher.state().unstored.end() ? std::nullopt : std::optional(kept->second);
+}
+
+void abandon_call(ProcessGroup& group, std::string_view why) noexcept {
+  agree::abandon_call(group, why);
+}
+
+std::string folder(const Launcher& launcher) {
+  const auto settings = session::settings_of(launcher.spec().options, session::k_function_defaults);
+  return settings.store(launcher.spec().options).folder(launcher.spec().name).string();
+}
+
+}  // namespace detail
+DISTTUNE_NAMESPACE_END

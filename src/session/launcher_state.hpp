@@ -1,0 +1,55 @@
+// What the session keeps of one launcher: its identity once computed, the keys being tuned, and the
+// records that no store could take.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "disttune/detail/attempt.hpp"
+#include "disttune/record.hpp"
+
+namespace disttune::session {
+
+/// One key in the hands of one thread; other callers of the key wait here.
+struct Flight {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+  std::optional<detail::Outcome> outcome;  ///< nothing: `error`, or the tuner was interrupted
+  std::exception_ptr error;
+  int process = 0;  ///< a forked child must not wait for its parent's thread
+};
+
+}  // namespace disttune::session
+
+DISTTUNE_NAMESPACE_BEGIN
+namespace detail {
+
+class LauncherState {
+ public:
+  explicit LauncherState(LauncherSpec s) : spec(std::move(s)) {}
+
+  /// Computed at the first use. What it throws passes, and the next use tries again.
+  const Value& identity() {
+    const std::lock_guard lock(m_identity_mutex);
+    if (!m_identity) m_identity = spec.identity();
+    return *m_identity;
+  }
+
+  const LauncherSpec spec;
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<session::Flight>> flights;
+  std::unordered_map<Value, Record> unstored;  ///< by full key text
+
+ private:
+  std::mutex m_identity_mutex;
+  std::optional<Value> m_identity;
+};
+
+}  // namespace detail
+DISTTUNE_NAMESPACE_END

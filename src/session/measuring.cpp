@@ -1,0 +1,295 @@
+#include "session/measuring.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/statistics.hpp"
+#include "observe/observe.hpp"
+
+namespace disttune::session {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// An attempt whose run also compares the result with the reference.
+class CheckedAttempt final : public detail::Attempt {
+ public:
+  explicit CheckedAttempt(detail::Attempt& inner) : m_inner(inner) {}
+  void begin_visit(std::size_t candidate, std::size_t runs) override {
+    m_inner.begin_visit(candidate, runs);
+  }
+  void before_run() override { m_inner.before_run(); }
+  void run(std::size_t candidate) override {
+    if (auto why = m_inner.check(candidate))
+      throw detail::CandidateFailed(Status::wrong_result, *why);
+  }
+  void drop_results() noexcept override { m_inner.drop_results(); }
+  void decided(std::size_t) override {}
+
+ private:
+  detail::Attempt& m_inner;
+};
+
+class Measuring {
+ public:
+  explicit Measuring(const Assignment& a)
+      : m(a),
+        m_policy(policy_of(a)),
+        m_watch(a.stream, m_policy, std::max<std::size_t>(a.settings.repeat, 1)),
+        m_start(Clock::now()) {}
+
+  Measured run() {
+    prepare();
+    const double prepared = seconds_since(m_start);
+    if (m.settings.checked) try_each(true);
+    const auto contenders = m.field.open();
+    Measured out;
+    if (!contenders.empty()) {
+      // Without a way to compile ahead, ranks vote on a first untimed run of every candidate, so
+      // that none is timed that fails somewhere.
+      const bool voted_by_running =
+          !m.agreement.alone() && !m.attempt.can_prepare() && m.settings.warmup > 0;
+      if (voted_by_running) try_each(false);
+      race(out, voted_by_running ? 1 : 0);
+    }
+    out.prepare_seconds = prepared;
+    out.measure_seconds = seconds_since(m_start) - prepared;
+    out.gate = std::string(m_watch.gate());
+    out.ungated = out.gate != "none" && m_watch.mode() == core::TimingMode::ungated;
+    return out;
+  }
+
+ private:
+  static measure::Policy policy_of(const Assignment& a) {
+    measure::Policy policy = a.settings.stopwatch_policy();
+    policy.poll = [&a] { a.agreement.poll(); };
+    return policy;
+  }
+
+  /// Compiles the open candidates, several at once, and lets all ranks vote.
+  void prepare() {
+    const auto open = m.field.open();
+    if (!m.attempt.can_prepare() || open.empty()) return;
+    std::atomic<std::size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr interrupt;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < open.size(); i = next++) {
+        try {
+          m.attempt.prepare(m.field.space_index(open[i]));
+        } catch (const detail::CandidateFailed& e) {
+          const std::lock_guard lock(mutex);
+          m.field.end(open[i], e.status(), e.what());
+        } catch (const std::exception& e) {
+          const std::lock_guard lock(mutex);
+          m.field.end(open[i], Status::compile_failed, fmt::format("prepare: {}", e.what()));
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          interrupt = std::current_exception();
+          next = open.size();
+        }
+      }
+    };
+    std::size_t workers = static_cast<std::size_t>(m.settings.environment.workers);
+    if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < std::min(workers, open.size()); ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& t : threads) t.join();
+    if (interrupt) std::rethrow_exception(interrupt);
+    for (const std::size_t i : open)
+      if (!m.field.is_open(i)) tell(i, {}, 0, open.size());
+    vote(open);
+  }
+
+  /// One untimed run of every open candidate (with `compare`: its result is checked), then a vote.
+  void try_each(bool compare) {
+    CheckedAttempt checked(m.attempt);
+    detail::Attempt& attempt = compare ? static_cast<detail::Attempt&>(checked) : m.attempt;
+    const auto open = m.field.open();
+    for (const std::size_t i : open) {
+      const Value& identity = m.field.config(i).identity();
+      announce(i);
+      const auto end = m_watch.visit({static_cast<std::uint32_t>(m.field.space_index(i)), 1, 0},
+                                     attempt, {}, {});
+      m.journal.end(identity, end.status, end.reason, {});
+      if (end.status == Status::ok) continue;
+      m.agreement.candidate_failed(static_cast<std::uint32_t>(i));
+      m.field.end(i, end.status, end.reason);
+      tell(i, {}, 0, open.size());
+    }
+    vote(open);
+  }
+
+  /// What failed anywhere is failed everywhere.
+  void vote(const std::vector<std::size_t>& who) {
+    if (m.agreement.alone()) return;
+    std::vector<Status> statuses;
+    for (const std::size_t i : who)
+      statuses.push_back(m.field.is_open(i) ? Status::ok : m.field.records()[i].status);
+    m.agreement.vote(statuses);
+    for (std::size_t k = 0; k < who.size(); ++k)
+      if (statuses[k] != Status::ok) fail_everywhere(who[k], statuses[k]);
+  }
+  void fail_everywhere(std::size_t i, Status status) {
+    const bool mine = !m.field.is_open(i);
+    m.field.end(i, status, mine ? m.field.records()[i].reason : "failed on another rank");
+  }
+
+  void race(Measured& out, std::uint16_t untimed_already) {
+    const auto who = m.field.open();
+    if (who.empty()) return;
+    Tuning tuning(make_selector(m.settings.strategy, problem(who, untimed_already)));
+    tuning.on_reported = [&](const Visit& v, std::span<const std::int64_t> samples) {
+      reported(who[v.candidate], samples);
+    };
+    while (!tuning.decided()) {
+      visit_batch(tuning, who);
+      tuning.elapsed_ns() = (Clock::now() - m_start).count();
+      tuning.mode() = static_cast<std::int64_t>(m_watch.mode());
+      m.agreement.reduce(tuning.block());
+      m_watch.weaken(static_cast<core::TimingMode>(tuning.mode()));
+      const auto& budget = m.settings.environment.budget_seconds;
+      const bool stop = budget && static_cast<double>(tuning.elapsed_ns()) >= *budget * 1e9;
+      tuning.advance(stop);
+      out.out_of_budget |= stop;
+    }
+    conclude(tuning.decision(), who, out);
+  }
+
+  Problem problem(const std::vector<std::size_t>& who, std::uint16_t untimed_already) const {
+    Problem p;
+    p.candidates = who.size();
+    p.untimed = static_cast<std::uint16_t>(m.settings.warmup -
+                                           std::min(m.settings.warmup, untimed_already));
+    p.timed = m.settings.repeat;
+    p.one_by_one = m.settings.environment.budget_seconds.has_value();
+    p.known.resize(who.size());
+    for (std::size_t k = 0; k < who.size(); ++k) {
+      if (m.incumbent && *m.incumbent == who[k]) p.incumbent = static_cast<std::uint32_t>(k);
+      if (who[k] == 0) p.default_candidate = static_cast<std::uint32_t>(k);
+      p.known[k] = m.field.records()[who[k]].samples_ns;
+    }
+    return p;
+  }
+
+  void visit_batch(Tuning& tuning, const std::vector<std::size_t>& who) {
+    const auto visits = tuning.visits();
+    for (std::size_t v = 0; v < visits.size(); ++v) {
+      const std::size_t i = who[visits[v].candidate];
+      CandidateRecord& record = m.field.records()[i];
+      const Value& identity = record.config.identity();
+      const Visit visit{static_cast<std::uint32_t>(m.field.space_index(i)), visits[v].untimed,
+                        visits[v].timed};
+      const auto samples = tuning.samples_of(v);
+      std::vector<std::int64_t> host_ns(samples.size());
+      announce(i);
+      const auto end = m_watch.visit(visit, m.attempt, samples, host_ns);
+      if (end.status != Status::ok) m.agreement.candidate_failed(static_cast<std::uint32_t>(i));
+      const bool whole = m.agreement.alone() && std::ranges::none_of(samples, core::is_retry) &&
+                         visit.timed == m.settings.repeat;
+      m.journal.end(identity, end.status, end.reason,
+                    whole && end.status == Status::ok ? std::span<const std::int64_t>(samples)
+                                                      : std::span<const std::int64_t>{});
+      if (!end.reason.empty()) m_reasons[i] = end.reason;
+      std::ranges::copy_if(samples, std::back_inserter(m_own[i]), [](std::int64_t ns) {
+        return !core::is_retry(ns) && !core::is_failure(ns);
+      });
+      if (end.status == Status::ok)
+        record.host_ns.insert(record.host_ns.end(), host_ns.begin(), host_ns.end());
+      tell(i, samples, v + 1, visits.size(), end.status);
+    }
+  }
+
+  /// The journal and the other ranks know what runs here before it runs.
+  void announce(std::size_t i) {
+    m.journal.begin(m.field.config(i).identity());
+    m.agreement.visiting(static_cast<std::uint32_t>(i), m.field.config(i).display());
+  }
+
+  /// A visit's samples after reduction and repetition.
+  void reported(std::size_t i, std::span<const std::int64_t> samples) {
+    CandidateRecord& record = m.field.records()[i];
+    const auto failed = std::ranges::find_if(samples, core::is_failure);
+    if (failed == samples.end()) {
+      record.samples_ns.insert(record.samples_ns.end(), samples.begin(), samples.end());
+      if (!m.agreement.alone())
+        m.journal.end(record.config.identity(), Status::ok, {}, record.samples_ns);
+      return;
+    }
+    record.samples_ns.clear();
+    record.host_ns.clear();
+    m_failed_status[i] = core::status_of(*failed);
+    if (m_reasons[i].empty())
+      m_reasons[i] = m.agreement.alone()
+                         ? fmt::format("the {} clock gave no usable time in {} repetitions",
+                                       clock_name(), Tuning::k_repetitions)
+                         : "failed on another rank";
+  }
+  std::string clock_name() const {
+    if (m.settings.clock)
+      return m.launcher.options.clock_name.empty() ? "caller's" : m.launcher.options.clock_name;
+    return m.settings.host_clock ? "host" : std::string(m.device.clock());
+  }
+
+  void conclude(const Decision& decision, const std::vector<std::size_t>& who, Measured& out) {
+    for (std::size_t k = 0; k < who.size(); ++k) {
+      CandidateRecord& record = m.field.records()[who[k]];
+      if (const auto failed = m_failed_status.find(who[k]); failed != m_failed_status.end()) {
+        m.field.end(who[k], failed->second, m_reasons[who[k]]);
+      } else if (!record.samples_ns.empty()) {
+        m.field.end(who[k], Status::ok, {});
+        record.score_ns = std::isfinite(decision.scores[k])
+                              ? decision.scores[k]
+                              : core::middle_half_mean(record.samples_ns);
+      } else {
+        m.field.end(who[k], Status::skipped,
+                    out.out_of_budget ? fmt::format("not visited: the budget of {} s was spent",
+                                                    *m.settings.environment.budget_seconds)
+                                      : "not visited by the search strategy");
+      }
+    }
+    if (!decision.winner) return;
+    out.winner = who[*decision.winner];
+    if (const auto& own = m_own[*out.winner]; !own.empty()) out.own_median_ns = core::median(own);
+  }
+
+  void tell(std::size_t i, std::span<const std::int64_t> samples, std::size_t done,
+            std::size_t total, std::optional<Status> status = std::nullopt) {
+    const CandidateRecord& record = m.field.records()[i];
+    const Status s = status.value_or(record.status);
+    const auto reason = m_reasons.find(i);
+    observe::emit(VisitEvent{m.launcher.name, m.field.space_index(i), record.config, s,
+                             s == Status::ok             ? std::string_view{}
+                             : reason != m_reasons.end() ? std::string_view(reason->second)
+                                                         : std::string_view(record.reason),
+                             samples, done, total, m.agreement.rank()});
+  }
+
+  const Assignment& m;
+  measure::Policy m_policy;
+  measure::Stopwatch m_watch;
+  Clock::time_point m_start;
+  std::map<std::size_t, std::string> m_reasons;
+  std::map<std::size_t, Status> m_failed_status;
+  std::map<std::size_t, std::vector<std::int64_t>> m_own;  ///< this rank's samples before reduction
+};
+
+}  // namespace
+
+Measured measure_field(const Assignment& assignment) { return Measuring(assignment).run(); }
+
+}  // namespace disttune::session

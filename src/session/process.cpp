@@ -1,0 +1,126 @@
+#include "session/process.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "disttune/detail/attempt.hpp"
+
+DISTTUNE_NAMESPACE_BEGIN
+namespace detail {
+namespace {
+
+struct Hooks {
+  std::mutex mutex;
+  std::function<Value()> software;
+  std::function<void()> interrupt;
+};
+// Never destroyed: threads may still tune while the process ends.
+Hooks& hooks() {
+  static Hooks* const h = new Hooks;
+  return *h;
+}
+
+}  // namespace
+
+void set_software_provider(std::function<Value()> provider) {
+  const std::lock_guard lock(hooks().mutex);
+  hooks().software = std::move(provider);
+}
+void set_interrupt_hook(std::function<void()> hook) {
+  const std::lock_guard lock(hooks().mutex);
+  hooks().interrupt = std::move(hook);
+}
+
+}  // namespace detail
+DISTTUNE_NAMESPACE_END
+
+namespace disttune::session {
+
+Value software_of(const Device& device) {
+  std::function<Value()> provider;
+  {
+    const std::lock_guard lock(detail::hooks().mutex);
+    provider = detail::hooks().software;
+  }
+  auto entries = device.software().entries();
+  if (provider) {
+    for (auto& entry : provider().entries())
+      if (std::ranges::none_of(entries, [&](const auto& e) { return e.first == entry.first; }))
+        entries.push_back(std::move(entry));
+  }
+  return Value::dict(std::move(entries));
+}
+
+void check_for_interrupt() {
+  std::function<void()> hook;
+  {
+    const std::lock_guard lock(detail::hooks().mutex);
+    hook = detail::hooks().interrupt;
+  }
+  if (hook) hook();
+}
+
+struct DeviceTurn::Seat {
+  std::mutex mutex;
+  std::condition_variable freed;
+  std::thread::id owner;
+  pid_t process = 0;  // a forked child finds its parent's seats taken by threads that it lacks
+  int depth = 0;
+};
+
+std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait) {
+  static std::mutex registry_mutex;
+  static auto* const registry = new std::map<std::pair<std::string, int>, std::shared_ptr<Seat>>;
+  auto turn = std::make_unique<DeviceTurn>();
+  {
+    const std::lock_guard lock(registry_mutex);
+    auto& seat = (*registry)[{std::string(device.kind()), device.index()}];
+    if (!seat || (seat->depth > 0 && seat->process != ::getpid())) seat = std::make_shared<Seat>();
+    turn->m_seat = seat;
+  }
+  Seat& seat = *turn->m_seat;
+  std::unique_lock lock(seat.mutex);
+  while (seat.depth > 0 && seat.owner != std::this_thread::get_id()) {
+    if (!may_wait) {
+      turn->m_seat.reset();
+      return nullptr;
+    }
+    seat.freed.wait_for(lock, std::chrono::milliseconds(100));
+    lock.unlock();
+    check_for_interrupt();
+    lock.lock();
+  }
+  seat.owner = std::this_thread::get_id();
+  seat.process = ::getpid();
+  ++seat.depth;
+  return turn;
+}
+
+DeviceTurn::~DeviceTurn() {
+  if (!m_seat) return;
+  const std::lock_guard lock(m_seat->mutex);
+  if (--m_seat->depth == 0) m_seat->freed.notify_one();
+}
+
+namespace {
+thread_local std::vector<std::string> tunings_of_this_thread;
+}
+
+TuningMark::TuningMark(std::string what) { tunings_of_this_thread.push_back(std::move(what)); }
+TuningMark::~TuningMark() { tunings_of_this_thread.pop_back(); }
+bool TuningMark::holds(std::string_view what) noexcept {
+  return std::ranges::find(tunings_of_this_thread, what) != tunings_of_this_thread.end();
+}
+std::string_view TuningMark::innermost() noexcept {
+  return tunings_of_this_thread.empty() ? std::string_view{} : tunings_of_this_thread.back();
+}
+
+}  // namespace disttune::session

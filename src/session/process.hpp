@@ -1,0 +1,50 @@
+// What the whole process shares: one measuring at a time per device, who is tuning what in which
+// thread, and the hooks of the front end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "disttune/device.hpp"
+#include "disttune/value.hpp"
+
+namespace disttune::session {
+
+/// Versions of the libraries above the device, merged with the device's own.
+[[nodiscard]] Value software_of(const Device& device);
+/// Calls the front end's hook; may throw.
+void check_for_interrupt();
+
+/// The right to measure on a device, held by one thread of the process; a nested tuning in the same
+/// thread shares it.
+class DeviceTurn {
+ public:
+  DeviceTurn() = default;
+  ~DeviceTurn();
+  DeviceTurn(const DeviceTurn&) = delete;
+  DeviceTurn& operator=(const DeviceTurn&) = delete;
+
+  /// Waits for the turn. Null when `may_wait` is false and another thread has it.
+  [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, bool may_wait);
+
+ private:
+  struct Seat;
+  std::shared_ptr<Seat> m_seat;
+};
+
+/// Marks that this thread is tuning `what` (a launcher and key), innermost last.
+class TuningMark {
+ public:
+  explicit TuningMark(std::string what);
+  ~TuningMark();
+  TuningMark(const TuningMark&) = delete;
+  TuningMark& operator=(const TuningMark&) = delete;
+  /// Whether this thread is tuning exactly this already.
+  [[nodiscard]] static bool holds(std::string_view what) noexcept;
+  /// What this thread is tuning, innermost last; empty: nothing.
+  [[nodiscard]] static std::string_view innermost() noexcept;
+};
+
+}  // namespace disttune::session

@@ -1,0 +1,56 @@
+#include "session/settings.hpp"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace disttune::session {
+
+Settings settings_of(const detail::LauncherOptions& options, const Defaults& defaults) {
+  Settings s;
+  s.environment = core::Environment::read();
+  const core::Environment& env = s.environment;
+  const auto count = [](std::optional<int> option, std::optional<int> variable,
+                        std::uint16_t otherwise) {
+    return static_cast<std::uint16_t>(option.value_or(variable.value_or(otherwise)));
+  };
+  s.strategy = options.strategy.value_or(env.strategy);
+  s.warmup = count(options.warmup, env.warmup, defaults.warmup);
+  s.repeat = count(options.repeat, env.repeat, defaults.repeat);
+  const std::string cache = options.cache.value_or(env.cache);
+  s.cold = cache.empty() ? defaults.cold : cache == "cold";
+  const std::string timer = options.timer.value_or(env.timer);
+  s.graph = timer == "graph";
+  s.host_clock = timer == "host";
+  s.clock = options.clock;
+  s.checked = options.checked;
+  return s;
+}
+
+measure::Policy Settings::stopwatch_policy() const {
+  measure::Policy policy;
+  policy.cold = cold;
+  policy.graph = graph;
+  policy.host_clock = host_clock;
+  policy.clock = clock;
+  policy.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(environment.timeout_seconds));
+  return policy;
+}
+
+Value Settings::policy(const Device& device) const {
+  const std::string read_from = clock        ? "custom"
+                                : host_clock ? "host"
+                                             : std::string(device.clock());
+  return Value::dict({{Value("cache"), Value(cold ? "cold" : "hot")},
+                      {Value("clock"), Value(read_from)},
+                      {Value("launch"), Value(graph ? "graph" : "eager")}});
+}
+
+store::Store Settings::store(const detail::LauncherOptions& options) const {
+  return options.store ? store::Store(std::filesystem::path(*options.store), environment.layers)
+                       : store::Store(environment.home, environment.layers);
+}
+
+}  // namespace disttune::session

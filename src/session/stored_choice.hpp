@@ -1,0 +1,31 @@
+// What a stored record offers a call whose candidates, versions and checks may have changed since.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "disttune/record.hpp"
+#include "session/field.hpp"
+#include "session/settings.hpp"
+
+namespace disttune::session {
+
+struct StoredChoice {
+  TuningRecord tuning;
+  /// Candidates of the call that the record found valid, the winner first, then by score.
+  std::vector<std::size_t> ranking;
+  /// Candidates that the record does not know (or that are to be tried again).
+  std::vector<std::size_t> unknown;
+  /// The environment differs in these fields, "field: stored → now"; the record serves all the
+  /// same.
+  std::vector<std::string> differences;
+};
+
+/// Nothing (with the reason in `why`) when no tuning of the record may serve.
+[[nodiscard]] std::optional<StoredChoice> choose(const Record& record, const Value& deps,
+                                                 const Settings& settings, const Field& field,
+                                                 std::string& why);
+
+}  // namespace disttune::session
