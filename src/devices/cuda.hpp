@@ -1,0 +1,16 @@
+// The CUDA driver library, opened at run time. No CUDA header is used: the declarations are ours.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "devices/driver_library.hpp"
+#include "devices/gpu_driver.hpp"
+
+namespace disttune::devices {
+
+/// Opens the driver and initialises it; throws Error that says what is missing. `library` is
+/// "libcuda.so.1"; tests give the path of a library of their own.
+[[nodiscard]] std::shared_ptr<const GpuDriver> load_cuda(const std::string& library);
+
+}  // namespace disttune::devices
