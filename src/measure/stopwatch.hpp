@@ -1,5 +1,19 @@
 // Timing runs on one stream: gate, marks, flush, watchdog. Used by both modes; knows no selector,
 // no rank and no store.
+//
+// A gated sample in order, each step with its reason:
+//   hold         the stream stands still, so that the device meets start, work and stop in one
+//                piece: the sample holds no host time (ungated, small kernels are timed at the
+//                host's launch rate and the winner is noise)
+//   before_run   what a run needs put back
+//   flush        cold policy: the last run's data leave the cache
+//   start, run, stop
+//   release      nothing of ours waits for the device between hold and here
+//   synchronize, read, and only then the runs' results are dropped (a destructor may wait for the
+//                device, which would never come behind a closed gate)
+// `gate_a_visit` holds once around all runs of a visit, `gate_a_run` around each.
+// Nothing is run again here: a sample that is worth nothing is a retry code, and the tuning
+// schedules the repetition, so that all ranks repeat alike.
 #pragma once
 
 #include <chrono>
@@ -23,8 +37,13 @@ struct Policy {
   bool graph = false;                   ///< capture the launcher once, replay it for each run
   bool host_clock = false;              ///< time on the host, the stream drained at both marks
   std::function<std::int64_t()> clock;  ///< the caller's clock instead (nanoseconds now)
-  std::chrono::nanoseconds patience{};  ///< how long a visit's work may take before `timed_out`
-  std::function<void()> poll;           ///< called now and then while waiting; may throw
+  /// How long a visit's work may take before `timed_out`; zero: for ever.
+  std::chrono::nanoseconds patience{};
+  /// Called about ten times a second while waiting for the stream. What it throws passes.
+  std::function<void()> poll;
+  /// The steady clock for host times, patience and watchdog (tests script it); also read by the
+  /// watchdog's thread. Empty: std::chrono's.
+  std::function<Deadline()> now;
 };
 
 /// How one visit ended on this rank.
@@ -35,29 +54,40 @@ struct VisitEnd {
 
 class Stopwatch {
  public:
-  /// Opens a timer for at most `samples` samples between two calls of `collect`.
+  /// Opens a timer for at most `samples` samples a visit, or between two calls of `collect`. A
+  /// stream without a device is the host's.
   Stopwatch(const Stream& stream, Policy policy, std::size_t samples);
   ~Stopwatch();
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   /// Function-level: the visit's untimed runs, then its timed runs, as `mode` says. Fills `samples`
-  /// (nanoseconds, retry or failure codes) and `host_ns` (this rank's host time of the same runs).
-  /// A failing candidate is a result; DeviceLost and what is no std::exception pass.
+  /// (nanoseconds, retry or failure codes) and `host_ns` (this rank's host time of the same runs:
+  /// until the launcher returned, or until the work was done where the host's clock is the one that
+  /// counts). Both spans have `visit.timed` entries.
+  ///
+  /// A failing candidate is a result, with a reason "stage: type: message". DeviceLost passes, also
+  /// the one raised here when a failed candidate left a sticky error or never ended; so do what the
+  /// caller's clock and `poll` throw, and what is no std::exception. However it ends, the gate is
+  /// open, the results are dropped and the stream is drained if that can be had in seconds.
   VisitEnd visit(const Visit& visit, detail::Attempt& attempt, std::span<std::int64_t> samples,
                  std::span<std::int64_t> host_ns);
 
-  /// Contextual: one timed launch in the middle of other work: flush if cold, hold, mark, launch,
-  /// mark, release. `before` runs ahead of the flush, outside the sample.
+  /// Contextual: one timed launch in the middle of other work, with a gate of its own. `before`
+  /// (may be empty) runs ahead of the flush, outside the sample. `sample`: a number below the
+  /// constructor's, free since the last `collect`. What is thrown passes; the gate is open then and
+  /// the sample not taken.
   void timed(std::size_t sample, const std::function<void()>& before,
              const std::function<void()>& launch);
-  /// Waits for the stream and reads the samples of `timed` calls since the last `collect`, in
-  /// order.
+  /// Waits for the stream and reads the samples of the `timed` calls since the last `collect`, in
+  /// the order of the calls: nanoseconds, retry codes, or `timed_out` in all when the stream was
+  /// late. `samples` has one entry a call.
   void collect(std::span<std::int64_t> samples);
 
   /// The weakest mode seen so far; never becomes stronger again.
   [[nodiscard]] core::TimingMode mode() const noexcept;
   void weaken(core::TimingMode mode) noexcept;
+  /// How the stream has been held so far, for the record; "none" as long as it has not.
   [[nodiscard]] std::string_view gate() const noexcept;
 
  private:
@@ -65,9 +95,12 @@ class Stopwatch {
   std::unique_ptr<Impl> m_impl;
 };
 
-/// True while this thread is inside a visit (a launcher under measurement has called back into us).
+/// True while this thread is inside a visit or a timed launch (a launcher under measurement has
+/// called back into us).
 [[nodiscard]] bool inside_visit() noexcept;
-/// Something ran inside the sample at hand that does not belong there: it will be taken again.
+/// Something is about to run inside the sample at hand that does not belong there: the gate opens
+/// (it may wait for the device) and the sample will be taken again. No effect in untimed runs. A
+/// visit inside a visit does this by itself.
 void spoil_sample() noexcept;
 
 }  // namespace disttune::measure

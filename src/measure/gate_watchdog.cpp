@@ -1,0 +1,123 @@
+#include "measure/gate_watchdog.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace disttune::measure {
+namespace {
+
+// A scripted clock moves without telling anybody, so a thread that lives by it has to look.
+constexpr std::chrono::milliseconds k_look{1};
+
+/// Signals belong to the caller's threads: a handler (Python's, MPI's) must not run in ours. A new
+/// thread inherits the mask of the one that makes it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &m_before);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &m_before, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t m_before{};
+};
+
+}  // namespace
+
+struct GateWatchdog::Runner {
+  Runner(const Now& clock, bool is_scripted) : now(clock), scripted(is_scripted) {
+    const SignalsBlocked guard;
+    thread = std::thread([this] { watch(); });
+  }
+  ~Runner() {
+    {
+      const std::lock_guard lock(mutex);
+      quit = true;
+    }
+    wake.notify_one();
+    thread.join();
+  }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  void watch() {
+    std::unique_lock lock(mutex);
+    while (!quit) {
+      if (timer == nullptr) {
+        wake.wait(lock);
+        continue;
+      }
+      const auto left = Deadline(Deadline::duration(last.load())) + bound - now();
+      if (left <= left.zero()) {
+        // Under the mutex: once `disarm` has returned, no late release may open the next gate.
+        timer->release();
+        timer = nullptr;
+        fired = true;
+      } else if (scripted) {
+        wake.wait_for(lock, k_look);
+      } else {
+        wake.wait_for(lock, left);
+      }
+    }
+  }
+
+  const Now& now;
+  const bool scripted;
+  const pid_t process = getpid();
+  std::mutex mutex;
+  std::condition_variable wake;
+  StreamTimer* timer = nullptr;  // the closed gate, if any
+  std::chrono::nanoseconds bound{};
+  bool fired = false;
+  bool quit = false;
+  std::atomic<Deadline::rep> last{0};
+  std::thread thread;
+};
+
+GateWatchdog::GateWatchdog(Now now) : m_now(std::move(now)), m_scripted(bool(m_now)) {
+  if (!m_now) m_now = [] { return std::chrono::steady_clock::now(); };
+}
+
+GateWatchdog::~GateWatchdog() {
+  // In a forked child the thread does not exist and the mutex may be held for ever by its ghost:
+  // neither can be destroyed.
+  if (m_runner && m_runner->process != getpid()) static_cast<void>(m_runner.release());
+}
+
+void GateWatchdog::arm(StreamTimer& timer, std::chrono::nanoseconds bound) {
+  if (m_runner && m_runner->process != getpid()) static_cast<void>(m_runner.release());
+  if (!m_runner) m_runner = std::make_unique<Runner>(m_now, m_scripted);
+  progress();
+  {
+    const std::lock_guard lock(m_runner->mutex);
+    m_runner->timer = &timer;
+    m_runner->bound = bound;
+    m_runner->fired = false;
+  }
+  m_runner->wake.notify_one();
+}
+
+void GateWatchdog::progress() noexcept {
+  if (m_runner) m_runner->last.store(m_now().time_since_epoch().count());
+}
+
+bool GateWatchdog::disarm() noexcept {
+  if (!m_runner || m_runner->process != getpid()) return false;
+  const std::lock_guard lock(m_runner->mutex);
+  m_runner->timer = nullptr;
+  return std::exchange(m_runner->fired, false);
+}
+
+}  // namespace disttune::measure

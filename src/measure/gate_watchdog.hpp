@@ -1,0 +1,43 @@
+// Opens a gate behind which the host itself has got stuck.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "disttune/device.hpp"
+
+namespace disttune::measure {
+
+/// Reads a monotonic clock. Called from the watchdog's thread too. Empty: std::chrono's.
+using Now = std::function<Deadline()>;
+
+/// A launcher that waits for the device behind a closed gate would wait for ever: only another
+/// thread can open it. The thread is native and takes no interpreter lock, starts with the first
+/// gate, sleeps while none is closed, and is joined by the destructor. After a fork the child,
+/// which has no such thread, starts its own.
+///
+/// All methods are for the thread that measures.
+class GateWatchdog {
+ public:
+  explicit GateWatchdog(Now now = {});
+  ~GateWatchdog();
+  GateWatchdog(const GateWatchdog&) = delete;
+  GateWatchdog& operator=(const GateWatchdog&) = delete;
+
+  /// From here on `timer` is released once `bound` has passed without `progress`. Throws
+  /// std::system_error when no thread can be had.
+  void arm(StreamTimer& timer, std::chrono::nanoseconds bound);
+  /// The host is getting on. One clock reading and one store; no lock.
+  void progress() noexcept;
+  /// Stops watching; the timer is not touched after this returns. True: it had been released.
+  [[nodiscard]] bool disarm() noexcept;
+
+ private:
+  struct Runner;
+  Now m_now;
+  bool m_scripted;
+  std::unique_ptr<Runner> m_runner;
+};
+
+}  // namespace disttune::measure

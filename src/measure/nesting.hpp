@@ -1,0 +1,32 @@
+// What this thread is measuring, so that whatever a launcher under measurement calls back into can
+// tell, and can say that the sample at hand is worth nothing.
+#pragma once
+
+#include "measure/gate.hpp"
+
+namespace disttune::measure {
+
+/// One measurement of this thread, for its scope. Beginning one inside another spoils the outer
+/// one's sample at hand.
+class Nesting {
+ public:
+  explicit Nesting(Gate& gate) noexcept;
+  ~Nesting();
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+  /// A sample begins.
+  void fresh() noexcept { m_spoiled = false; }
+  /// Whether something else ran since `fresh`.
+  [[nodiscard]] bool spoiled() const noexcept { return m_spoiled; }
+
+  /// Also opens the gate: what is coming may wait for the device.
+  void spoil() noexcept;
+
+ private:
+  Gate& m_gate;
+  Nesting* m_outer;
+  bool m_spoiled = false;
+};
+
+}  // namespace disttune::measure

@@ -1,0 +1,350 @@
+#include "measure/stopwatch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "measure/failure.hpp"
+#include "measure/gate.hpp"
+#include "measure/nesting.hpp"
+#include "measure/waiting.hpp"
+
+namespace disttune::measure {
+namespace {
+
+using core::Retry;
+using core::TimingMode;
+using std::chrono::nanoseconds;
+
+/// The gate's shortest bound: longer than any launch, short enough to pay once or twice a tuning.
+constexpr std::chrono::milliseconds k_shortest_bound{50};
+/// How long a failed candidate's queued work may still take before the failure is reported.
+constexpr std::chrono::seconds k_failure_drain{10};
+/// The same on the way out with the caller's own exception, who wants to get on with it.
+constexpr std::chrono::seconds k_exit_drain{1};
+/// No run takes a year: a clock that says so is broken.
+constexpr std::int64_t k_absurd_ns = std::int64_t{365} * 24 * 3600 * 1'000'000'000;
+
+std::int64_t checked(std::int64_t ns) {
+  return ns > 0 && ns < k_absurd_ns ? ns : core::sample_of(Retry::bad_clock);
+}
+std::int64_t difference(std::int64_t from, std::int64_t to) {
+  std::int64_t ns = 0;
+  return __builtin_sub_overflow(to, from, &ns) ? -1 : ns;
+}
+double seconds(nanoseconds ns) { return std::chrono::duration<double>(ns).count(); }
+
+}  // namespace
+
+struct Stopwatch::Impl {
+  Impl(const Stream& on, Policy with, std::size_t samples)
+      : device(on.device ? on.device : host().device),
+        policy(complete(std::move(with))),
+        timer(device->open(on.device ? on.handle : nullptr, samples)),
+        gate(*timer, scripted ? policy.now : Now{}),
+        readings(samples) {
+    if (host_timed()) mode = TimingMode::ungated;
+  }
+
+  Policy complete(Policy with) {
+    scripted = bool(with.now);
+    if (!scripted) with.now = [] { return std::chrono::steady_clock::now(); };
+    return with;
+  }
+
+  // ---- one visit ------------------------------------------------------------------------------
+  VisitEnd visit(const Visit& visit, detail::Attempt& attempt, std::span<std::int64_t> samples,
+                 std::span<std::int64_t> host_ns);
+  void perform(const Visit& visit, detail::Attempt& attempt, Nesting& nesting,
+               std::span<std::int64_t> samples, std::span<std::int64_t> host_ns);
+  void warm_up(const Visit& visit, detail::Attempt& attempt);
+  void capture(const Visit& visit, detail::Attempt& attempt);
+  void after_failure(const Visit& visit, VisitEnd& end);
+
+  // ---- one sample -----------------------------------------------------------------------------
+  template <class Launch>
+  std::int64_t marked(std::size_t slot, const Launch& launch);
+  std::int64_t elapsed(std::size_t slot) {
+    return checked(host_timed() ? readings[slot] : timer->elapsed_ns(slot));
+  }
+  void close_gate() {
+    if (mode != TimingMode::ungated && !gate.close(bound())) weaken(TimingMode::ungated);
+  }
+  /// Opens the gate; true when it had stalled: then gates are used more carefully from here on.
+  bool open_gate(TimingMode next) {
+    gate.open();
+    if (!gate.take_stalled()) return false;
+    weaken(next);
+    return true;
+  }
+
+  void drain() { waiting.drain(policy.patience); }
+
+  [[nodiscard]] bool host_timed() const { return policy.host_clock || policy.clock; }
+  [[nodiscard]] std::int64_t read_clock() const {
+    if (policy.clock) return passing(policy.clock);
+    return nanoseconds(policy.now().time_since_epoch()).count();
+  }
+  [[nodiscard]] nanoseconds bound() const {
+    return std::max<nanoseconds>(k_shortest_bound, 5 * usual_host_time);
+  }
+  void weaken(TimingMode to) noexcept { mode = std::max(mode, to); }
+
+  std::shared_ptr<Device> device;
+  bool scripted = false;
+  Policy policy;
+  std::unique_ptr<StreamTimer> timer;
+  Gate gate;
+  TimingMode mode = TimingMode::gate_a_visit;
+  Waiting waiting{*timer, policy.now, policy.poll};
+  std::vector<std::int64_t> readings;  ///< host-timed samples
+  nanoseconds usual_host_time{};       ///< of the candidate at hand, from its untimed runs
+  std::string_view stage;              ///< what the attempt is asked for, for a failure's text
+  struct Taken {
+    std::size_t slot;
+    std::optional<Retry> retry;
+  };
+  std::vector<Taken> taken;  ///< by `timed`, since the last `collect`
+};
+
+VisitEnd Stopwatch::Impl::visit(const Visit& visit, detail::Attempt& attempt,
+                                std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
+  if (visit.timed > readings.size() || samples.size() != visit.timed ||
+      host_ns.size() != visit.timed)
+    throw std::logic_error("disttune: a visit does not fit its stopwatch");
+  Nesting nesting(gate);
+  waiting.catch_up(policy.patience);
+
+  struct Settle {  // whatever leaves here
+    Impl& impl;
+    detail::Attempt& attempt;
+    bool drained = false;
+    ~Settle() {
+      impl.gate.open();
+      static_cast<void>(impl.gate.take_stalled());
+      try {
+        if (!drained) static_cast<void>(impl.waiting.drained(k_exit_drain));
+      } catch (...) {  // what is already on its way says more
+      }
+      attempt.drop_results();
+    }
+  } settle{*this, attempt};
+
+  VisitEnd end;
+  try {
+    perform(visit, attempt, nesting, samples, host_ns);
+  } catch (const Passing& p) {
+    std::rethrow_exception(p.cause);
+  } catch (const Late&) {
+    waiting.leave_behind(fmt::format("candidate #{}", visit.candidate));
+    end = {Status::timed_out, fmt::format("{}: its work on the device had not ended after {:g} s",
+                                          stage, seconds(policy.patience))};
+  } catch (const DeviceLost& e) {
+    throw DeviceLost(fmt::format("candidate #{}: {}: {}", visit.candidate, stage, e.what()));
+  } catch (const std::exception& e) {
+    end = failure_of(stage, e);
+  }
+  if (end.status != Status::ok) {
+    settle.drained = true;
+    after_failure(visit, end);
+    std::ranges::fill(samples, core::sample_of(end.status));
+  }
+  settle.drained = true;
+  return end;
+}
+
+void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nesting& nesting,
+                              std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
+  stage = "visit set-up";
+  attempt.begin_visit(visit.candidate, std::size_t{visit.untimed} + visit.timed);
+  warm_up(visit, attempt);
+  if (visit.timed == 0) return;
+  if (policy.graph) capture(visit, attempt);
+
+  const auto launch = [&] {
+    if (policy.graph)
+      timer->replay();
+    else
+      attempt.run(visit.candidate);
+  };
+  stage = "timed run";
+  constexpr std::int64_t k_unread = 0;
+  std::ranges::fill(samples, k_unread);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    nesting.fresh();
+    close_gate();
+    attempt.before_run();
+    gate.progress();
+    if (policy.cold) timer->flush();
+    host_ns[i] = marked(i, launch);
+    if (nesting.spoiled()) samples[i] = core::sample_of(Retry::spoiled);
+    if (mode == TimingMode::gate_a_run) {
+      if (open_gate(TimingMode::ungated)) samples[i] = core::sample_of(Retry::stalled);
+      drain();  // each run finds the device's queue empty
+    }
+  }
+  // What ran behind an opened gate, and what was queued with it, is worth nothing.
+  if (open_gate(TimingMode::gate_a_run))
+    std::ranges::fill(samples, core::sample_of(Retry::stalled));
+  stage = "end of visit";
+  drain();
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    if (samples[i] == k_unread) samples[i] = elapsed(i);
+}
+
+void Stopwatch::Impl::warm_up(const Visit& visit, detail::Attempt& attempt) {
+  stage = "warm-up";
+  nanoseconds longest{};
+  for (int i = 0; i < visit.untimed; ++i) {
+    attempt.before_run();
+    const Deadline began = policy.now();
+    attempt.run(visit.candidate);
+    const nanoseconds took = policy.now() - began;
+    // The first run may compile and load: it says nothing of the timed ones where others do.
+    longest = i == 1 ? took : std::max(longest, took);
+  }
+  if (visit.untimed > 0) usual_host_time = longest;
+  drain();
+  attempt.drop_results();
+}
+
+void Stopwatch::Impl::capture(const Visit& visit, detail::Attempt& attempt) {
+  stage = "graph capture";
+  if (!timer->begin_capture())
+    throw Passing{std::make_exception_ptr(
+        Error(fmt::format("disttune: timer=\"graph\": a {} stream cannot be captured into a graph; "
+                          "use timer=\"auto\"",
+                          device->kind())))};
+  try {
+    attempt.run(visit.candidate);
+  } catch (...) {
+    try {
+      timer->end_capture();
+    } catch (...) {  // a capture that broke off cannot end well; the launch's own error is the one
+    }
+    throw;
+  }
+  timer->end_capture();
+  stage = "graph replay";
+  attempt.before_run();
+  timer->replay();  // the first one loads the graph onto the device
+  drain();
+}
+
+template <class Launch>
+std::int64_t Stopwatch::Impl::marked(std::size_t slot, const Launch& launch) {
+  // The host's time is read outside the marks where they are readings of a host clock, else between
+  // them: each where it costs the sample nothing.
+  Deadline began;
+  Deadline ended;
+  if (host_timed()) {
+    drain();
+    began = policy.now();
+    const std::int64_t start = read_clock();
+    launch();
+    drain();
+    readings[slot] = difference(start, read_clock());
+    ended = policy.now();
+  } else if (device->clock() == "host") {
+    began = policy.now();
+    timer->start(slot);
+    launch();
+    timer->stop(slot);
+    ended = policy.now();
+  } else {
+    timer->start(slot);
+    gate.progress();
+    began = policy.now();
+    launch();
+    ended = policy.now();
+    gate.progress();
+    timer->stop(slot);
+  }
+  return nanoseconds(ended - began).count();
+}
+
+void Stopwatch::Impl::after_failure(const Visit& visit, VisitEnd& end) {
+  const auto lost = [&](std::string_view why) {
+    return DeviceLost(
+        fmt::format("disttune: the device is lost: {}; this followed candidate #{} ({}: {})", why,
+                    visit.candidate, to_string(end.status), end.reason));
+  };
+  gate.open();
+  try {
+    if (!waiting.left_behind() && !unwrapped([&] { return waiting.drained(k_failure_drain); })) {
+      waiting.leave_behind(fmt::format("candidate #{}", visit.candidate));
+      end.reason +=
+          fmt::format("; what it had queued had not ended {:g} s later", seconds(k_failure_drain));
+    }
+  } catch (const DeviceLost& e) {
+    throw lost(e.what());
+  }
+  if (const auto fault = timer->fault()) throw lost(*fault);
+}
+
+Stopwatch::Stopwatch(const Stream& stream, Policy policy, std::size_t samples)
+    : m_impl(std::make_unique<Impl>(stream, std::move(policy), samples)) {}
+Stopwatch::~Stopwatch() = default;
+
+VisitEnd Stopwatch::visit(const Visit& visit, detail::Attempt& attempt,
+                          std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
+  return m_impl->visit(visit, attempt, samples, host_ns);
+}
+
+void Stopwatch::timed(std::size_t sample, const std::function<void()>& before,
+                      const std::function<void()>& launch) {
+  Impl& m = *m_impl;
+  if (sample >= m.readings.size())
+    throw std::logic_error("disttune: a timed launch does not fit its stopwatch");
+  struct Open {
+    Gate& gate;
+    ~Open() {
+      gate.open();
+      static_cast<void>(gate.take_stalled());
+    }
+  } open{m.gate};
+  Nesting nesting(m.gate);
+  if (before) before();
+  if (m.policy.cold) m.timer->flush();
+  nesting.fresh();
+  m.close_gate();
+  try {
+    m.marked(sample, launch);
+  } catch (const Passing& p) {
+    std::rethrow_exception(p.cause);
+  } catch (const Late&) {
+    throw DeviceLost(fmt::format("disttune: the stream's work had not ended after {:g} s",
+                                 seconds(m.policy.patience)));
+  }
+  std::optional<Retry> retry;
+  if (nesting.spoiled()) retry = Retry::spoiled;
+  if (m.open_gate(TimingMode::ungated)) retry = Retry::stalled;
+  m.taken.push_back({sample, retry});
+}
+
+void Stopwatch::collect(std::span<std::int64_t> samples) {
+  Impl& m = *m_impl;
+  if (samples.size() != m.taken.size())
+    throw std::logic_error("disttune: as many samples are collected as launches were timed");
+  const auto taken = std::exchange(m.taken, {});
+  if (!unwrapped([&] { return m.waiting.drained(m.policy.patience); })) {
+    std::ranges::fill(samples, core::sample_of(Status::timed_out));
+    return;
+  }
+  std::ranges::transform(taken, samples.begin(), [&](const Impl::Taken& t) {
+    return t.retry ? core::sample_of(*t.retry) : m.elapsed(t.slot);
+  });
+}
+
+TimingMode Stopwatch::mode() const noexcept { return m_impl->mode; }
+void Stopwatch::weaken(TimingMode mode) noexcept { m_impl->weaken(mode); }
+std::string_view Stopwatch::gate() const noexcept {
+  return m_impl->gate.used() ? m_impl->timer->gate() : "none";
+}
+
+}  // namespace disttune::measure

@@ -1,0 +1,414 @@
+#include "measure/stopwatch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "measure/rig.hpp"
+
+namespace disttune::measure {
+namespace {
+
+using core::Retry;
+using core::sample_of;
+using core::TimingMode;
+using Samples = std::vector<std::int64_t>;
+
+TEST(Stopwatch, takes_the_steps_of_a_gated_visit_in_order) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us, 20us); });
+  const auto t = visit(watch, attempt, {3, 1, 2});
+  EXPECT_EQ(t.end.status, Status::ok);
+  EXPECT_EQ(rig.device->log(),
+            (Log{"launch", "synchronize",                                               // untimed
+                 "hold", "start 0", "launch", "stop 0", "start 1", "launch", "stop 1",  //
+                 "release", "synchronize", "elapsed 0", "elapsed 1"}));
+  EXPECT_EQ(attempt.began, (std::vector<std::pair<std::size_t, std::size_t>>{{3, 3}}));
+  EXPECT_EQ(attempt.befores, 3);
+  EXPECT_EQ(attempt.runs, 3);
+  EXPECT_EQ(watch.mode(), TimingMode::gate_a_visit);
+  EXPECT_EQ(watch.gate(), "stream_wait");
+}
+
+TEST(Stopwatch, takes_the_steps_of_one_gate_a_run_in_order) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.cold = true;
+  auto watch = rig.watch(policy);
+  watch.weaken(TimingMode::gate_a_run);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+  visit(watch, attempt, {0, 0, 2});
+  EXPECT_EQ(rig.device->log(),
+            (Log{"synchronize",                                                             //
+                 "hold", "flush", "start 0", "launch", "stop 0", "release", "synchronize",  //
+                 "hold", "flush", "start 1", "launch", "stop 1", "release", "synchronize",  //
+                 "synchronize", "elapsed 0", "elapsed 1"}));
+}
+
+TEST(Stopwatch, takes_the_steps_of_an_ungated_visit_in_order) {
+  Rig rig;
+  auto watch = rig.watch();
+  watch.weaken(TimingMode::ungated);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+  visit(watch, attempt, {0, 0, 1});
+  EXPECT_EQ(rig.device->log(),
+            (Log{"synchronize", "start 0", "launch", "stop 0", "synchronize", "elapsed 0"}));
+  EXPECT_EQ(watch.gate(), "none");
+}
+
+TEST(Stopwatch, results_live_until_the_gate_is_open_and_the_stream_drained) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+  std::vector<std::string> last_before_drop;
+  attempt.on_drop = [&] {
+    EXPECT_FALSE(rig.device->held());
+    last_before_drop.push_back(rig.device->log().back());
+  };
+  visit(watch, attempt, {0, 2, 3});
+  EXPECT_EQ(last_before_drop, (Log{"synchronize", "elapsed 2"}));
+}
+
+// S64: launch overhead inside the sample favours candidates that launch cheaply.
+TEST(Stopwatch, S64_a_gated_sample_holds_no_host_time_and_host_time_is_told_beside_it) {
+  Rig rig;
+  auto watch = rig.watch();
+  // Candidate 0 is fast on the device and slow to launch, candidate 1 the reverse.
+  ScriptedAttempt attempt([&](std::size_t c) {
+    c == 0 ? rig.device->launch(5us, 30us) : rig.device->launch(8us, 2us);
+  });
+  const auto slow_host = visit(watch, attempt, {0, 1, 3});
+  const auto slow_device = visit(watch, attempt, {1, 1, 3});
+  EXPECT_EQ(slow_host.samples, (Samples{5000, 5000, 5000}));
+  EXPECT_EQ(slow_host.host_ns, (Samples{30000, 30000, 30000}));
+  EXPECT_EQ(slow_device.samples, (Samples{8000, 8000, 8000}));
+  EXPECT_EQ(slow_device.host_ns, (Samples{2000, 2000, 2000}));
+
+  watch.weaken(TimingMode::ungated);  // what it would have been without a gate
+  EXPECT_EQ(visit(watch, attempt, {0, 0, 1}).samples, Samples{35000});
+}
+
+// S62: warm-cache timing favours the wrong candidates.
+TEST(Stopwatch, S62_a_cold_policy_flushes_before_every_timed_run_outside_the_sample) {
+  testing::ScriptedDeviceOptions options;
+  options.flush_time = 100us;
+  Rig rig(options);
+  auto policy = rig.policy();
+  policy.cold = true;
+  auto watch = rig.watch(policy);
+  // The first run after a flush misses the cache, the next one does not.
+  ScriptedAttempt attempt([&](std::size_t) {
+    const auto log = rig.device->log();
+    const bool flushed = std::ranges::find(log.rbegin(), log.rend(), "flush") <
+                         std::ranges::find(log.rbegin(), log.rend(), "launch");
+    rig.device->launch(flushed ? 9us : 5us);
+  });
+  EXPECT_EQ(visit(watch, attempt, {0, 1, 3}).samples, (Samples{9000, 9000, 9000}));
+  auto hot = rig.watch();
+  EXPECT_EQ(visit(hot, attempt, {0, 1, 3}).samples, (Samples{5000, 5000, 5000}));
+}
+
+TEST(Stopwatch, a_device_without_a_gate_is_timed_without_one) {
+  testing::ScriptedDeviceOptions options;
+  options.gate = false;
+  Rig rig(options);
+  auto watch = rig.watch();
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us, 20us); });
+  const auto t = visit(watch, attempt, {0, 1, 2});
+  EXPECT_EQ(t.end.status, Status::ok);
+  EXPECT_EQ(t.samples, (Samples{25000, 20000}));  // launching, not working, is what is timed
+  EXPECT_EQ(watch.mode(), TimingMode::ungated);
+  EXPECT_EQ(watch.gate(), "none");
+}
+
+TEST(Stopwatch, the_callers_clock_is_read_twice_a_timed_run_on_a_drained_stream) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.clock = rig.clock->reader();
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us, 20us); });
+  const auto t = visit(watch, attempt, {0, 5, 10});
+  EXPECT_EQ(rig.clock->readings(), 20);
+  EXPECT_EQ(t.samples, Samples(10, 25000));
+  EXPECT_EQ(t.host_ns, Samples(10, 25000));
+  EXPECT_EQ(watch.mode(), TimingMode::ungated);
+  EXPECT_EQ(watch.gate(), "none");
+  const auto log = rig.device->log();
+  EXPECT_EQ(std::ranges::count(log, "hold"), 0);
+  EXPECT_EQ(std::ranges::count(log, "start 0"), 0);
+}
+
+TEST(Stopwatch, the_host_clock_drains_the_stream_at_both_readings) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.host_clock = true;
+  policy.cold = true;
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us, 20us); });
+  attempt.before = [&] { rig.device->launch(70us); };
+  EXPECT_EQ(visit(watch, attempt, {0, 0, 2}).samples, (Samples{25000, 25000}));
+  EXPECT_EQ(rig.device->log(),
+            (Log{"synchronize",                                              //
+                 "launch", "flush", "synchronize", "launch", "synchronize",  //
+                 "launch", "flush", "synchronize", "launch", "synchronize", "synchronize"}));
+}
+
+TEST(Stopwatch, a_clock_that_throws_is_the_callers_error_and_no_candidates) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.clock = []() -> std::int64_t { throw std::out_of_range("no more readings"); };
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+  EXPECT_THROW(visit(watch, attempt, {0, 1, 1}), std::out_of_range);
+  EXPECT_FALSE(inside_visit());
+}
+
+// S65: event times came out negative, zero, or absurd.
+TEST(Stopwatch, S65_a_bad_sample_is_a_retry_code_and_never_a_time) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+  rig.device->give_samples({0, -7, std::numeric_limits<std::int64_t>::max(),
+                            std::numeric_limits<std::int64_t>::min(), 42});
+  const auto t = visit(watch, attempt, {0, 1, 6});
+  const auto bad = sample_of(Retry::bad_clock);
+  EXPECT_EQ(t.end.status, Status::ok);
+  EXPECT_EQ(t.samples, (Samples{bad, bad, bad, bad, 42, 5000}));
+}
+
+TEST(Stopwatch, S65_a_clock_that_stands_still_or_goes_back_gives_retry_codes) {
+  Rig rig;
+  for (const std::int64_t step : {0, -1}) {
+    std::int64_t now = step < 0 ? std::numeric_limits<std::int64_t>::min() + 1 : 0;
+    auto policy = rig.policy();
+    policy.clock = [&now, step] { return std::exchange(now, step < 0 ? -now : now); };
+    auto watch = rig.watch(policy);
+    ScriptedAttempt attempt([](std::size_t) {});
+    const auto t = visit(watch, attempt, {0, 0, 2});
+    EXPECT_TRUE(core::is_retry(t.samples[1])) << t.samples[1];
+  }
+}
+
+TEST(Stopwatch, exceptions_become_statuses_with_stage_type_and_message) {
+  Rig rig;
+  auto watch = rig.watch();
+  const auto end_of = [&](const std::function<void()>& launch) {
+    ScriptedAttempt attempt([&](std::size_t) { launch(); });
+    const auto t = visit(watch, attempt, {0, 1, 2});
+    EXPECT_EQ(t.samples, Samples(2, sample_of(t.end.status)));
+    EXPECT_EQ(attempt.drops, 1);
+    return t.end;
+  };
+  auto end = end_of([] { throw std::runtime_error("boom"); });
+  EXPECT_EQ(end.status, Status::launch_failed);
+  EXPECT_EQ(end.reason, "warm-up: std::runtime_error: boom");
+  end = end_of([] { throw Error("disttune: no"); });
+  EXPECT_EQ(end.reason, "warm-up: disttune::Error: disttune: no");
+  end = end_of([] { throw std::runtime_error(""); });
+  EXPECT_EQ(end.reason, "warm-up: std::runtime_error");
+  end = end_of([] { throw std::bad_alloc(); });
+  EXPECT_EQ(end.status, Status::out_of_resources);
+  end = end_of([] { throw detail::CandidateFailed(Status::compile_failed, "compile: no"); });
+  EXPECT_EQ(end.status, Status::compile_failed);
+  EXPECT_EQ(end.reason, "compile: no");
+}
+
+TEST(Stopwatch, a_failure_behind_a_closed_gate_opens_it_and_drops_the_results_after) {
+  Rig rig;
+  auto watch = rig.watch();
+  int run = 0;
+  ScriptedAttempt attempt([&](std::size_t) {
+    if (++run == 3) throw std::runtime_error("boom");
+    rig.device->launch(5us);
+  });
+  attempt.on_drop = [&] { EXPECT_FALSE(rig.device->held()); };
+  const auto t = visit(watch, attempt, {0, 1, 5});
+  EXPECT_EQ(t.end.reason, "timed run: std::runtime_error: boom");
+  EXPECT_EQ(run, 3);
+  EXPECT_EQ(rig.device->log(), (Log{"launch", "synchronize", "hold", "start 0", "launch", "stop 0",
+                                    "start 1", "release", "synchronize"}));
+}
+
+TEST(Stopwatch, what_is_no_exception_of_the_standard_passes_and_leaves_nothing_behind) {
+  Rig rig;
+  auto watch = rig.watch();
+  struct Interrupt {};
+  ScriptedAttempt attempt([&](std::size_t) {
+    if (!rig.device->held()) return;
+    throw Interrupt{};
+  });
+  EXPECT_THROW(visit(watch, attempt, {0, 1, 5}), Interrupt);
+  EXPECT_FALSE(rig.device->held());
+  EXPECT_EQ(attempt.drops, 2);
+  EXPECT_FALSE(inside_visit());
+  EXPECT_EQ(rig.device->log().back(), "synchronize");
+}
+
+// S47: one candidate's illegal access poisons the context.
+TEST(Stopwatch, S47_a_sticky_error_ends_the_tuning_and_is_attributed_to_its_candidate) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt([&](std::size_t) {
+    rig.device->break_context("illegal address");
+    throw std::runtime_error("launch says 700");
+  });
+  try {
+    visit(watch, attempt, {7, 1, 2});
+    FAIL() << "the device was believed";
+  } catch (const DeviceLost& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("candidate #7"), text.npos) << text;
+    EXPECT_NE(text.find("illegal address"), text.npos) << text;
+    EXPECT_NE(text.find("launch says 700"), text.npos) << text;
+  }
+  EXPECT_EQ(attempt.drops, 1);
+}
+
+TEST(Stopwatch, S47_a_sticky_error_found_while_waiting_names_the_candidate) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt([&](std::size_t) {
+    rig.device->launch(5us);
+    rig.device->break_context("illegal address");
+  });
+  try {
+    visit(watch, attempt, {7, 1, 2});
+    FAIL() << "the device was believed";
+  } catch (const DeviceLost& e) {
+    EXPECT_NE(std::string_view(e.what()).find("candidate #7"), std::string_view::npos) << e.what();
+  }
+}
+
+// S51: an elapsed-time check after the fact cannot stop a hung call.
+TEST(Stopwatch, S51_work_that_never_ends_is_timed_out_and_then_named) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt(
+      [&](std::size_t c) { rig.device->launch(c == 4 ? testing::ScriptedDevice::k_never : 5us); });
+  const auto began = rig.clock->now_ns();
+  const auto t = visit(watch, attempt, {4, 1, 2});
+  EXPECT_EQ(t.end.status, Status::timed_out);
+  EXPECT_EQ(t.end.reason, "warm-up: its work on the device had not ended after 60 s");
+  EXPECT_EQ(t.samples, Samples(2, sample_of(Status::timed_out)));
+  EXPECT_EQ(rig.clock->now_ns() - began, std::chrono::nanoseconds(60s).count());
+  EXPECT_EQ(attempt.runs, 1);
+  try {
+    visit(watch, attempt, {5, 1, 2});
+    FAIL() << "a hung device was used";
+  } catch (const DeviceLost& e) {
+    EXPECT_NE(std::string_view(e.what()).find("candidate #4"), std::string_view::npos) << e.what();
+  }
+  EXPECT_EQ(attempt.runs, 1);
+}
+
+TEST(Stopwatch, work_that_ends_late_fails_its_candidate_only) {
+  Rig rig;
+  auto watch = rig.watch();
+  ScriptedAttempt attempt(
+      [&](std::size_t c) { rig.device->launch(c == 4 ? std::chrono::nanoseconds(90s) : 5us); });
+  EXPECT_EQ(visit(watch, attempt, {4, 1, 2}).end.status, Status::timed_out);
+  EXPECT_EQ(visit(watch, attempt, {5, 1, 2}).samples, (Samples{5000, 5000}));
+}
+
+TEST(Stopwatch, what_poll_throws_while_waiting_passes) {
+  Rig rig;
+  auto policy = rig.policy();
+  int polls = 0;
+  policy.poll = [&] {
+    if (++polls == 5) throw PeerFailed("rank 3");
+  };
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(10s); });
+  EXPECT_THROW(visit(watch, attempt, {0, 1, 2}), PeerFailed);
+}
+
+TEST(Stopwatch, S71_nothing_stays_allocated_on_the_device_after_a_tuning) {
+  Rig rig;
+  {
+    auto watch = rig.watch();
+    EXPECT_EQ(rig.device->open_timers(), 1u);
+    auto second = rig.watch();
+  }
+  EXPECT_EQ(rig.device->open_timers(), 0u);
+}
+
+TEST(Stopwatch, a_graph_is_captured_once_and_replayed_for_every_run) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.graph = true;
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) {
+    rig.device->launch(5us, 20us);
+    rig.device->launch(3us, 20us);
+  });
+  const auto t = visit(watch, attempt, {0, 1, 2});
+  EXPECT_EQ(t.samples, (Samples{8000, 8000}));
+  EXPECT_EQ(attempt.runs, 2);
+  EXPECT_EQ(attempt.befores, 4);
+  EXPECT_EQ(rig.device->log(), (Log{"launch",        "launch",      "synchronize",  //
+                                    "begin_capture", "launch",      "launch",      "end_capture",
+                                    "replay",        "synchronize",  //
+                                    "hold",          "start 0",     "replay",      "stop 0",
+                                    "start 1",       "replay",      "stop 1",  //
+                                    "release",       "synchronize", "elapsed 0",   "elapsed 1"}));
+}
+
+TEST(Stopwatch, a_launcher_that_cannot_be_captured_fails_and_leaves_capture) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.graph = true;
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->block_until_released(); });
+  const auto t = visit(watch, attempt, {0, 1, 2});
+  EXPECT_EQ(t.end.status, Status::launch_failed);
+  EXPECT_EQ(t.end.reason.substr(0, 14), "graph capture:") << t.end.reason;
+  EXPECT_FALSE(rig.device->capturing(nullptr));
+}
+
+TEST(Stopwatch, a_device_without_graphs_refuses_the_graph_timer) {
+  testing::ScriptedDeviceOptions options;
+  options.graphs = false;
+  Rig rig(options);
+  auto policy = rig.policy();
+  policy.graph = true;
+  auto watch = rig.watch(policy);
+  ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+  try {
+    visit(watch, attempt, {0, 1, 2});
+    FAIL() << "graphs out of nowhere";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string_view(e.what()).find("timer=\"graph\""), std::string_view::npos);
+    EXPECT_NE(std::string_view(e.what()).find("scripted"), std::string_view::npos);
+  }
+}
+
+TEST(Stopwatch, a_visit_that_does_not_fit_is_refused) {
+  Rig rig;
+  auto watch = rig.watch(rig.policy(), 2);
+  ScriptedAttempt attempt([](std::size_t) {});
+  EXPECT_THROW(visit(watch, attempt, {0, 0, 3}), std::logic_error);
+  std::vector<std::int64_t> one(1);
+  EXPECT_THROW(watch.visit({0, 0, 2}, attempt, one, one), std::logic_error);
+}
+
+TEST(Stopwatch, without_a_device_the_host_is_timed) {
+  Stopwatch watch({}, {}, 4);
+  ScriptedAttempt attempt([](std::size_t) {
+    const auto until = std::chrono::steady_clock::now() + 1ms;
+    while (std::chrono::steady_clock::now() < until) continue;
+  });
+  const auto t = visit(watch, attempt, {0, 1, 4});
+  EXPECT_EQ(t.end.status, Status::ok);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_GE(t.samples[i], 1'000'000);
+    EXPECT_GE(t.host_ns[i], t.samples[i]);
+  }
+  EXPECT_EQ(watch.mode(), TimingMode::ungated);
+  EXPECT_EQ(watch.gate(), "none");
+}
+
+}  // namespace
+}  // namespace disttune::measure
