@@ -156,7 +156,7 @@ class Agreement {
   [[nodiscard]] std::vector<std::int64_t> gather(std::int64_t word, std::string_view phase);
   void exchange_hardware(const Value& hardware);
   [[noreturn]] void disagree(std::string_view what, const std::string& text);
-  [[nodiscard]] bool is_writer(std::uint64_t store_id, bool equal, bool changed);
+  [[nodiscard]] bool is_writer(std::int64_t store, bool changed);
   void close(std::uint64_t kind, const char* why) noexcept;
   void take_turn();
   void end(bool next_sequence) noexcept;

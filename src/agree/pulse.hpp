@@ -1,0 +1,41 @@
+// Signs of life: while a rank prepares or measures, its peers hear from it every few seconds, so
+// that only silence ends their wait, not length.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "disttune/group.hpp"
+
+namespace disttune::agree {
+
+/// One thread for all groups of the process; it runs only while a group is listed. Thread-safe. Not
+/// to be called with a lock held that `ProcessGroup::alive` takes.
+class Pulse {
+ public:
+  explicit Pulse(std::chrono::nanoseconds interval) : m_interval(interval) {}
+  ~Pulse();
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+
+  [[nodiscard]] static Pulse& of_process();
+
+  void add(ProcessGroup& group);
+  /// When it returns, no call of `alive` is running or will be made.
+  void remove(ProcessGroup& group) noexcept;
+
+ private:
+  void beat();
+
+  std::chrono::nanoseconds m_interval;
+  std::mutex m_mutex;
+  std::condition_variable m_changed;
+  std::vector<ProcessGroup*> m_groups;
+  bool m_ends = false;
+  std::thread m_thread;
+};
+
+}  // namespace disttune::agree
