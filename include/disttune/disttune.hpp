@@ -3,6 +3,7 @@
 #pragma once
 
 #include "disttune/config.hpp"
+#include "disttune/contextual.hpp"
 #include "disttune/device.hpp"
 #include "disttune/error.hpp"
 #include "disttune/function.hpp"

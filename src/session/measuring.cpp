@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <iterator>
 #include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "core/statistics.hpp"
 #include "observe/observe.hpp"
+#include "session/prepare.hpp"
 
 namespace disttune::session {
 namespace {
@@ -83,33 +80,7 @@ class Measuring {
   void prepare() {
     const auto open = m.field.open();
     if (!m.attempt.can_prepare() || open.empty()) return;
-    std::atomic<std::size_t> next{0};
-    std::mutex mutex;
-    std::exception_ptr interrupt;
-    const auto work = [&] {
-      for (std::size_t i = next++; i < open.size(); i = next++) {
-        try {
-          m.attempt.prepare(m.field.space_index(open[i]));
-        } catch (const detail::CandidateFailed& e) {
-          const std::lock_guard lock(mutex);
-          m.field.end(open[i], e.status(), e.what());
-        } catch (const std::exception& e) {
-          const std::lock_guard lock(mutex);
-          m.field.end(open[i], Status::compile_failed, fmt::format("prepare: {}", e.what()));
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          interrupt = std::current_exception();
-          next = open.size();
-        }
-      }
-    };
-    std::size_t workers = static_cast<std::size_t>(m.settings.environment.workers);
-    if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < std::min(workers, open.size()); ++i) threads.emplace_back(work);
-    work();
-    for (std::thread& t : threads) t.join();
-    if (interrupt) std::rethrow_exception(interrupt);
+    prepare_candidates(m.field, open, m.attempt, m.settings.environment.workers);
     for (const std::size_t i : open)
       if (!m.field.is_open(i)) tell(i, {}, 0, open.size());
     vote(open);

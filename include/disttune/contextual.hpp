@@ -1,0 +1,110 @@
+// Contextual tuning: kernels that make sense only inside an outer function are tuned during
+// complete runs of it.
+//
+//   auto gemm = disttune::tuned_kernel("gemm", space, key, launch);
+//   auto step = disttune::contextual("step", {.n_warmup = 3, .n_repeat = 5},
+//                                    [&](Span x) { gemm(x); all_gather(x); return norm(x); });
+//   float r = step(x);    // runs the function again and again until its kernels are decided;
+//                         // the result is that of one more run with the winners
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "disttune/detail/attempt.hpp"
+#include "disttune/detail/signature.hpp"
+#include "disttune/group.hpp"
+#include "disttune/version.hpp"
+
+DISTTUNE_NAMESPACE_BEGIN
+
+struct ContextualOptions {
+  int n_warmup = 3;               ///< untimed launches a candidate, ≥ 0
+  int n_repeat = 5;               ///< timed launches a candidate, ≥ 1
+  ProcessGroup* group = nullptr;  ///< all its ranks make the call together
+  std::string cache = "cold";     ///< "cold": flush before each timed launch; "hot"
+  std::string strategy;           ///< empty: STRATEGY, else "fixed"
+};
+
+namespace detail {
+
+/// Told between passes when a kernel's key is decided.
+using ContextDecided = std::function<void(const Launcher& kernel, const Value& key,
+                                          const TuningRecord& tuning, std::size_t winner)>;
+
+/// Runs `outer` until no kernel that it reaches is left to tune, then once more; just once when it
+/// reaches nothing to tune. The Pass is valid during each run, from any thread. What `outer` throws
+/// passes and leaves nothing behind.
+void run_contextual(const std::string& name, const ContextualOptions& options,
+                    const std::function<void(Pass&)>& outer, const ContextDecided& decided = {});
+
+}  // namespace detail
+
+/// An outer function whose tuned kernels are decided during its runs; made by `contextual`. One
+/// call at a time in a thread: NestedContext otherwise. Throws also what tuned launchers throw.
+template <class Signature, class F>
+class Contextual;
+
+template <class R, class... Args, class F>
+class Contextual<R(Args...), F> {
+  static_assert((!std::is_rvalue_reference_v<Args> && ...),
+                "disttune: an outer function runs many times while its kernels are tuned, so it "
+                "cannot take T&&; "
+                "take T& or const T&");
+  static_assert(((std::is_reference_v<Args> || std::copy_constructible<Args>)&&...),
+                "disttune: a parameter taken by value is copied for each run, and this type cannot "
+                "be copied; take "
+                "it by reference");
+
+ public:
+  Contextual(std::string name, ContextualOptions options, F outer)
+      : m_name(std::move(name)), m_options(std::move(options)), m_outer(std::move(outer)) {
+    detail::checked_count("n_warmup", m_options.n_warmup, 0);
+    detail::checked_count("n_repeat", m_options.n_repeat, 1);
+    detail::checked_choice("cache", m_options.cache, {"hot", "cold"});
+  }
+
+  R operator()(Args... args) const {
+    using Kept =
+        std::conditional_t<std::is_void_v<R>, char,
+                           std::conditional_t<std::is_reference_v<R>,
+                                              std::add_pointer_t<std::remove_reference_t<R>>, R>>;
+    std::optional<Kept> result;
+    detail::run_contextual(m_name, m_options, [&](detail::Pass&) {
+      result.reset();
+      // Lvalues: parameters taken by value are copied for each run.
+      if constexpr (std::is_void_v<R>)
+        std::invoke(m_outer, args...);
+      else if constexpr (std::is_reference_v<R>)
+        result.emplace(&std::invoke(m_outer, args...));
+      else
+        result.emplace(std::invoke(m_outer, args...));
+    });
+    if constexpr (std::is_reference_v<R>)
+      return static_cast<R>(**result);
+    else if constexpr (!std::is_void_v<R>)
+      return *std::move(result);
+  }
+
+ private:
+  std::string m_name;
+  ContextualOptions m_options;
+  F m_outer;
+};
+
+/// Makes an outer function that tunes the `tuned_kernel`s it reaches. std::invalid_argument for
+/// counts out of range.
+template <class Signature = void, class F>
+[[nodiscard]] auto contextual(std::string name, ContextualOptions options, F outer) {
+  if constexpr (std::is_void_v<Signature>)
+    return Contextual<detail::signature_t<F>, F>(std::move(name), std::move(options),
+                                                 std::move(outer));
+  else
+    return Contextual<Signature, F>(std::move(name), std::move(options), std::move(outer));
+}
+
+DISTTUNE_NAMESPACE_END

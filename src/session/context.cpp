@@ -1,0 +1,299 @@
+#include "session/context.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/statistics.hpp"
+#include "core/text.hpp"
+#include "measure/failure.hpp"
+#include "session/prepare.hpp"
+#include "session/process.hpp"
+
+namespace disttune::session {
+
+Context::Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
+                 const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log)
+    : m_kernel(kernel),
+      m_key(call.key),
+      m_deps(software_of(*call.stream.device)),
+      m_settings(settings),
+      m_agreement(agreement),
+      m_log(log),
+      m_field(kernel.spec().candidates),
+      m_reasons(m_field.size()) {
+  m_field.prune(attempt);
+  if (m_field.open().empty()) throw NoValidConfig(m_field.failure_text(kernel.spec().name));
+  if (attempt.can_prepare()) {
+    // Inside the launch that found the context, since only there its arguments are at hand; nothing
+    // is launched by it and no rank is waited for.
+    m_compiled_ahead = true;
+    prepare_candidates(m_field, m_field.open(), attempt, settings.environment.workers);
+    if (m_field.open().empty() && agreement.alone())
+      throw NoValidConfig(m_field.failure_text(kernel.spec().name));
+  }
+  if (agreement.alone()) begin_measuring();
+}
+
+bool Context::waits_for_vote() const noexcept {
+  return m_phase == Phase::found ||
+         (m_phase == Phase::first_runs && m_next_first_run == m_who.size());
+}
+
+void Context::launch(const detail::Call& call, detail::Attempt& attempt) {
+  ++m_launches;
+  switch (m_phase) {
+    case Phase::decided:
+      if (!std::exchange(m_published, true)) attempt.decided(winner());
+      attempt.run(winner());
+      return;
+    case Phase::measuring:
+      take_step(call, attempt);
+      return;
+    case Phase::first_runs:
+      first_run(attempt);
+      return;
+    case Phase::found:
+    case Phase::given_up:
+      run_stand_in(attempt);
+      return;
+  }
+}
+
+/// Alone, a failing candidate gives way to the next one within the same launch. With ranks its
+/// failure is a value, and the default runs in its place so that the outer function goes on.
+void Context::take_step(const detail::Call& call, detail::Attempt& attempt) {
+  while (const auto step = m_tuning->next()) {
+    m_progress = true;
+    if (run_step(*step, call, attempt)) return;
+    if (!m_agreement.alone()) break;
+  }
+  run_stand_in(attempt);
+}
+
+bool Context::run_step(const Step& step, const detail::Call& call, detail::Attempt& attempt) {
+  const std::size_t i = m_who[step.candidate];
+  const std::size_t entry = m_field.space_index(i);
+  m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
+  attempt.begin_visit(entry, 1);
+  try {
+    if (step.timed) {
+      auto& timed = m_watches[{call.stream.device.get(), call.stream.handle}];
+      auto& watch = stopwatch(call.stream);
+      watch.timed(
+          timed.pending.size(), [&] { attempt.before_run(); }, [&] { attempt.run(entry); });
+      timed.pending.push_back(step);
+    } else {
+      attempt.before_run();
+      attempt.run(entry);
+      m_log.line(fmt::format("{} key {} candidate {} [{}] untimed", m_kernel.spec().name,
+                             m_key.text(), entry, m_field.config(i).display()));
+    }
+    return true;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const std::exception& e) {
+    const auto [status, reason] = measure::failure_of("launch", e);
+    m_tuning->finish(step, core::sample_of(status));
+    m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
+    fail(i, status, reason);
+    return false;
+  }
+}
+
+void Context::first_run(detail::Attempt& attempt) {
+  if (m_next_first_run == m_who.size()) return run_stand_in(attempt);
+  m_progress = true;
+  const std::size_t i = m_who[m_next_first_run++];
+  m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
+  try {
+    attempt.begin_visit(m_field.space_index(i), 1);
+    attempt.before_run();
+    attempt.run(m_field.space_index(i));
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const std::exception& e) {
+    const auto [status, reason] = measure::failure_of("launch", e);
+    m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
+    m_field.end(i, status, reason);
+    fail(i, status, reason);
+    run_stand_in(attempt);
+  }
+}
+
+/// The first candidate that has not failed: entry 0 wherever it works.
+void Context::run_stand_in(detail::Attempt& attempt) {
+  for (std::size_t i = 0; i < m_field.size(); ++i) {
+    if (!m_field.is_open(i) || !m_reasons[i].empty()) continue;
+    attempt.begin_visit(m_field.space_index(i), 1);
+    attempt.before_run();
+    attempt.run(m_field.space_index(i));
+    return;
+  }
+  for (std::size_t i = 0; i < m_field.size(); ++i)
+    if (m_field.is_open(i)) m_field.end(i, Status::launch_failed, m_reasons[i]);
+  throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
+}
+
+void Context::fail(std::size_t i, Status status, std::string reason) {
+  m_log.line(fmt::format("{} key {} candidate {} [{}] {}: {}", m_kernel.spec().name, m_key.text(),
+                         m_field.space_index(i), m_field.config(i).display(), to_string(status),
+                         reason));
+  m_reasons[i] = std::move(reason);
+}
+
+measure::Stopwatch& Context::stopwatch(const Stream& stream) {
+  auto& timed = m_watches[{stream.device.get(), stream.handle}];
+  if (!timed.watch) {
+    measure::Policy policy = m_settings.stopwatch_policy();
+    policy.poll = [this] { m_agreement.poll(); };
+    timed.watch = std::make_unique<measure::Stopwatch>(stream, policy, m_tuning->block().size());
+  }
+  return *timed.watch;
+}
+
+void Context::collect() {
+  for (auto& [stream, timed] : m_watches) {
+    if (timed.pending.empty()) continue;
+    std::vector<std::int64_t> samples(timed.pending.size());
+    timed.watch->collect(samples);
+    for (std::size_t k = 0; k < samples.size(); ++k) {
+      const Step& step = timed.pending[k];
+      const std::size_t i = m_who[step.candidate];
+      m_tuning->finish(step, samples[k]);
+      m_log.line(fmt::format("{} key {} candidate {} [{}] {}", m_kernel.spec().name, m_key.text(),
+                             m_field.space_index(i), m_field.config(i).display(),
+                             core::is_failure(samples[k])
+                                 ? std::string(to_string(core::status_of(samples[k])))
+                             : core::is_retry(samples[k]) ? "to be timed again"
+                                                          : fmt::format("{} ns", samples[k])));
+    }
+    timed.pending.clear();
+  }
+}
+
+void Context::vote() {
+  std::vector<Status> statuses;
+  for (std::size_t i = 0; i < m_field.size(); ++i)
+    statuses.push_back(m_field.is_open(i) ? Status::ok : m_field.records()[i].status);
+  m_agreement.vote(statuses);
+  for (std::size_t i = 0; i < m_field.size(); ++i)
+    if (statuses[i] != Status::ok && m_field.is_open(i))
+      m_field.end(i, statuses[i], "failed on another rank");
+  if (m_field.open().empty()) {
+    m_agreement.ended_alike();
+    throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
+  }
+  if (m_phase == Phase::found && !m_compiled_ahead && m_settings.warmup > 0) {
+    m_phase = Phase::first_runs;
+    m_who = m_field.open();
+  } else {
+    begin_measuring();
+  }
+}
+
+void Context::begin_measuring() {
+  const std::uint16_t ran = m_phase == Phase::first_runs ? 1 : 0;
+  m_who = m_field.open();
+  Problem p;
+  p.candidates = m_who.size();
+  p.untimed = static_cast<std::uint16_t>(m_settings.warmup - std::min(m_settings.warmup, ran));
+  p.timed = m_settings.repeat;
+  const auto first = std::ranges::find(m_who, std::size_t{0});
+  p.default_candidate =
+      first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
+  m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p));
+  m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples) {
+    CandidateRecord& record = m_field.records()[m_who[v.candidate]];
+    if (std::ranges::none_of(samples, core::is_failure)) {
+      record.samples_ns.insert(record.samples_ns.end(), samples.begin(), samples.end());
+      return;
+    }
+    std::string& reason = m_reasons[m_who[v.candidate]];
+    if (reason.empty())
+      reason = m_agreement.alone()
+                   ? fmt::format("no usable time in {} repetitions", Tuning::k_repetitions)
+                   : "failed on another rank";
+    m_field.end(m_who[v.candidate], core::status_of(samples[0]), reason);
+  };
+  m_phase = Phase::measuring;
+}
+
+bool Context::batch_full() const { return m_phase == Phase::measuring && m_tuning->batch_full(); }
+
+void Context::reduce_and_advance() {
+  auto mode = core::TimingMode::gate_a_visit;
+  for (const auto& [stream, timed] : m_watches) mode = std::max(mode, timed.watch->mode());
+  m_tuning->mode() = static_cast<std::int64_t>(mode);
+  m_agreement.reduce(m_tuning->block());
+  for (auto& [stream, timed] : m_watches)
+    timed.watch->weaken(static_cast<core::TimingMode>(m_tuning->mode()));
+  m_tuning->advance();
+  m_progress = true;
+  if (m_tuning->decided()) conclude();
+}
+
+void Context::conclude() {
+  const Decision decision = m_tuning->decision();
+  for (std::size_t k = 0; k < m_who.size(); ++k) {
+    CandidateRecord& record = m_field.records()[m_who[k]];
+    if (!m_field.is_open(m_who[k])) continue;
+    if (record.samples_ns.empty()) {
+      m_field.end(m_who[k], Status::skipped, "not visited by the search strategy");
+    } else {
+      m_field.end(m_who[k], Status::ok, {});
+      record.score_ns = std::isfinite(decision.scores[k])
+                            ? decision.scores[k]
+                            : core::middle_half_mean(record.samples_ns);
+    }
+  }
+  if (!decision.winner) {
+    m_agreement.ended_alike();
+    throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
+  }
+  m_winner = m_who[*decision.winner];
+  m_phase = Phase::decided;
+  m_log.line(fmt::format("{} key {} decided: candidate {} [{}] {:.0f} ns", m_kernel.spec().name,
+                         m_key.text(), winner(), m_field.config(*m_winner).display(),
+                         m_field.records()[*m_winner].score_ns.value_or(0)));
+  m_watches.clear();  // marks and flush buffers go with the tuning
+}
+
+bool Context::starved() {
+  m_idle_passes = std::exchange(m_progress, false) ? 0 : m_idle_passes + 1;
+  if (m_idle_passes < 3) return false;
+  m_phase = Phase::given_up;
+  m_watches.clear();
+  return true;
+}
+
+Value Context::agreed_part() const {
+  std::vector<Value> candidates;
+  if (m_phase == Phase::found)
+    for (std::size_t i = 0; i < m_field.size(); ++i)
+      if (m_field.records()[i].status != Status::pruned)
+        candidates.push_back(m_field.config(i).identity());
+  return Value::dict({{Value("candidates"), Value::list(candidates)},
+                      {Value("kernel"), Value(m_kernel.spec().name)},
+                      {Value("key"), m_key},
+                      {Value("launches"), Value(m_launches)}});
+}
+
+TuningRecord Context::tuning_record() const {
+  TuningRecord t;
+  t.deps = m_deps;
+  t.candidates = m_field.records();
+  if (m_winner) t.winner = m_field.config(*m_winner).identity();
+  t.default_config = m_field.config(0).identity();
+  t.created = core::utc_now();
+  t.strategy = m_settings.strategy;
+  t.warmup = m_settings.warmup;
+  t.repeat = m_settings.repeat;
+  t.host = core::host_name();
+  t.tool_version = k_version;
+  return t;
+}
+
+}  // namespace disttune::session
