@@ -21,9 +21,11 @@ enum class Level { debug, info, warning, error };
 struct MissEvent {
   std::string_view function;
   const RecordKey& key;
-  std::string_view reason;  ///< why the store did not serve
-  std::size_t candidates;   ///< that will be visited
-  int rank;
+  std::string_view reason;                      ///< why the store did not serve
+  std::size_t candidates;                       ///< that will be visited
+  int rank;                                     ///< < 0: no group
+  std::string_view deps = {};                   ///< software versions, in canonical text
+  std::span<const CandidateRecord> space = {};  ///< all candidates, with what is known of them
 };
 /// One candidate was visited (or refused without a visit) on this rank.
 struct VisitEvent {

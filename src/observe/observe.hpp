@@ -12,22 +12,29 @@
 
 namespace disttune::observe {
 
-/// Sends an event to every observer of the process and of this thread's scope. Never throws.
+/// Sends an event to every observer of the process and to the innermost Scope of this thread. Its
+/// lines also go to standard error at LOG_LEVEL, or from INFO on in a verbose scope. Never throws.
 void emit(const MissEvent&) noexcept;
 void emit(const VisitEvent&) noexcept;
 void emit(const DecidedEvent&) noexcept;
-/// Messages also go to the standard error at LOG_LEVEL, a cause once a process for warnings.
+/// Messages go to the scope's log file, and to observers and standard error (at LOG_LEVEL). A
+/// warning with a cause goes there once a process; its memory is bounded: after 4096 causes it
+/// starts anew, so that a warning may be repeated but none is ever lost. Never throws.
 void message(Level level, std::string_view text, std::string_view cause = {}) noexcept;
 
-/// Where messages go instead of standard error (Python: `warnings` and `logging`). Thread-safe.
+/// Where what is to be shown goes instead of standard error (Python: `warnings` and `logging`);
+/// empty: standard error again. LOG_LEVEL, `verbose` and causes are dealt with before. Thread-safe;
+/// the sink is called by the thread that has something to say, and must not throw.
 using MessageSink = std::function<void(Level, std::string_view text)>;
 void set_message_sink(MessageSink sink);
 
 /// The observers of one tuning, for its lifetime, on this thread: its log file
 /// `<sha>.log-<UTC time>[-rank<r>]` beside the record and, when asked for, the progress line.
+/// Scopes nest: a tuning inside a tuning has its own.
 class Scope {
  public:
-  /// `log_file` empty: no log. `verbose`: INFO lines also go to standard error for this call.
+  /// `log_file` empty: no log; one that cannot be written is one warning a folder. `verbose`: INFO
+  /// lines also go to standard error for this call. `progress`: PROGRESS (auto, on, off).
   Scope(std::filesystem::path log_file, bool verbose, std::string_view progress);
   ~Scope();
   Scope(const Scope&) = delete;

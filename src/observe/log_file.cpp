@@ -1,0 +1,46 @@
+#include "observe/log_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "core/text.hpp"
+#include "observe/event_lines.hpp"
+
+namespace disttune::observe {
+
+LogFile::~LogFile() {
+  if (m_descriptor >= 0) ::close(m_descriptor);
+}
+
+bool LogFile::write(Level level, std::string_view text) {
+  if (m_file.empty() || !m_problem.empty()) return true;
+  if (m_descriptor < 0 && !open()) return false;
+  const std::string line =
+      fmt::format("{} - {} - {}\n", core::utc_now(), name_of(level), one_line(text));
+  for (std::string_view rest = line; !rest.empty();) {
+    const ssize_t n = ::write(m_descriptor, rest.data(), rest.size());
+    if (n >= 0)
+      rest.remove_prefix(static_cast<std::size_t>(n));
+    else if (errno != EINTR)
+      return fails(errno);
+  }
+  return true;
+}
+
+bool LogFile::open() {
+  std::error_code error;
+  std::filesystem::create_directories(m_file.parent_path(), error);
+  m_descriptor = ::open(m_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  return m_descriptor >= 0 || fails(errno);
+}
+
+bool LogFile::fails(int error) {
+  m_problem = std::generic_category().message(error);
+  return false;
+}
+
+}  // namespace disttune::observe
