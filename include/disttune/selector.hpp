@@ -35,12 +35,13 @@ struct Decision {
 struct Problem {
   std::size_t candidates = 0;  ///< after pruning and removing duplicates, > 0
   std::uint16_t untimed = 5;
-  std::uint16_t timed = 10;                ///< > 0
-  std::uint32_t default_candidate = 0;     ///< index of the space's entry 0 if it survived
-  std::optional<std::uint32_t> incumbent;  ///< the stored winner, favoured in a tie
+  std::uint16_t timed = 10;  ///< > 0
+  /// Index of the space's entry 0; anything from `candidates` on: it did not survive.
+  std::uint32_t default_candidate = 0;
+  std::optional<std::uint32_t> incumbent = {};  ///< the stored winner, favoured in a tie
   /// Samples that need not be taken again (a resumed or incremental tuning), by candidate; empty:
   /// visit it. Same coding as `report`.
-  std::vector<std::vector<std::int64_t>> known;
+  std::vector<std::vector<std::int64_t>> known = {};
   bool one_by_one = false;  ///< one candidate a batch (a budget is set)
 };
 
