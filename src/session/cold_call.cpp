@@ -371,7 +371,8 @@ detail::Outcome ColdCall::tune() {
   const observe::Scope scope(
       m_target.store.root() ? observe::log_file_name(file, rank) : std::filesystem::path{},
       m_target.call.verbose, m_target.settings.environment.progress);
-  observe::emit(MissEvent{spec.name, m_target.key, m_miss_reason, m_field.open().size(), rank});
+  observe::emit(MissEvent{spec.name, m_target.key, m_miss_reason, m_field.open().size(), rank,
+                          m_target.deps.text(), m_field.records()});
   if (m_field.duplicates() > 0)
     observe::message(
         Level::info,

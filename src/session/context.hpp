@@ -26,6 +26,9 @@ class Context {
   Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
           const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log);
 
+  Context(const Context&) = delete;  // the tuning calls back into this very object
+  Context& operator=(const Context&) = delete;
+
   /// Answers one launch: the next step, the default while a batch waits for its reduction, or the
   /// winner.
   void launch(const detail::Call& call, detail::Attempt& attempt);

@@ -37,21 +37,27 @@ class ContextualCall final : public detail::Pass {
  public:
   ContextualCall(const std::string& name, const ContextualOptions& options,
                  const detail::ContextDecided& decided)
-      : m_name(name),
-        m_decided(decided),
-        m_settings(settings_of(launcher_options(options), {3, 5, true})),
-        m_agreement(options.group, m_settings.stopwatch_policy().patience,
-                    fmt::format("contextual call '{}'", name)),
-        m_log(m_settings.environment.context_logs, m_agreement.rank()) {}
+      : m_name(name), m_options(options), m_decided(decided) {}
 
   void run(const std::function<void(detail::Pass&)>& outer) {
-    m_agreement.run([&] {
+    try {
       pass(outer);
-      if (m_contexts.empty())
-        return m_agreement.ended_alike();  // steady state: one pass, nothing else
+    } catch (const std::exception& e) {
+      announce_failure(e.what());
+      throw;
+    } catch (...) {
+      announce_failure("interrupted");
+      throw;
+    }
+    if (m_contexts.empty()) return;  // steady state: one pass, and nothing was read or allocated
+    m_tools->agreement.run([&] {
       m_turn = DeviceTurn::take(*m_contexts.front()->stream.device, true);
-      while (between_passes()) pass(outer);
-      m_agreement.finish(decision_text());
+      shake_hands();
+      while (between_passes()) {
+        pass(outer);
+        agree_on_launches();
+      }
+      m_tools->agreement.finish(decision_text());
       m_final = true;
       pass(outer);
     });
@@ -61,7 +67,9 @@ class ContextualCall final : public detail::Pass {
   void answer(const detail::Launcher& kernel, const detail::Call& launch,
               detail::Attempt& attempt) override {
     const std::lock_guard lock(m_mutex);
-    if (m_settings.environment.mode != Mode::tune) return answer_untuned(kernel, launch, attempt);
+    if (!m_tools) m_tools = std::make_unique<Tools>(m_name, m_options);
+    if (m_tools->settings.environment.mode != Mode::tune)
+      return answer_untuned(kernel, launch, attempt);
     detail::Call call = launch;
     if (!call.stream.device) call.stream = host();
     auto& found = m_index[{&kernel, call.key, std::string(call.stream.device->kind()),
@@ -73,18 +81,58 @@ class ContextualCall final : public detail::Pass {
             "disttune: contextual call '{}' met kernel '{}' with a new key while its stream "
             "is being captured; call it once before the capture. Key: {}",
             m_name, kernel.spec().name, call.key.text()));
-      m_contexts.push_back(std::make_unique<Found>(
-          Found{call.stream, {kernel, call, attempt, m_settings, m_agreement, m_log}}));
+      m_contexts.push_back(std::make_unique<Found>(kernel, call, attempt, *m_tools));
       found = m_contexts.back().get();
     }
     found->context.launch(call, attempt);
   }
 
  private:
+  /// Made at the first launch that is not decided.
+  struct Tools {
+    Tools(const std::string& name, const ContextualOptions& options)
+        : settings(settings_of(launcher_options(options), {3, 5, true})),
+          agreement(options.group, settings.stopwatch_policy().patience,
+                    fmt::format("contextual call '{}'", name)),
+          log(settings.environment.context_logs, agreement.rank()) {}
+    Settings settings;
+    agree::Agreement agreement;
+    observe::ContextLog log;
+  };
+
   struct Found {
+    Found(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
+          Tools& tools)
+        : stream(call.stream),
+          context(kernel, call, attempt, tools.settings, tools.agreement, tools.log) {}
     Stream stream;
     Context context;
   };
+
+  void announce_failure(std::string_view why) noexcept {
+    if (m_tools)
+      m_tools->agreement.abandon(why);
+    else if (m_options.group != nullptr)
+      agree::abandon_call(*m_options.group, why);
+  }
+
+  [[nodiscard]] Value found_parts() const {
+    std::vector<Value> parts;
+    for (const auto& f : m_contexts) parts.push_back(f->context.agreed_part());
+    return Value::list(parts);
+  }
+
+  void shake_hands() {
+    const Settings& s = m_tools->settings;
+    agree::Hello hello;
+    hello.function = m_name;
+    hello.policy = Value::dict({{Value("cold"), Value(s.cold)},
+                                {Value("n_repeat"), Value(s.repeat)},
+                                {Value("n_warmup"), Value(s.warmup)},
+                                {Value("strategy"), Value(s.strategy)}});
+    hello.candidates = found_parts();
+    static_cast<void>(m_tools->agreement.handshake(hello));
+  }
 
   void pass(const std::function<void(detail::Pass&)>& outer) {
     struct Running {
@@ -98,11 +146,10 @@ class ContextualCall final : public detail::Pass {
   /// True when another pass is needed.
   bool between_passes() {
     for (const auto& f : m_contexts) f->context.collect();
-    agree_on_launches();
     bool open = false;
     for (const auto& f : m_contexts) {
       Context& c = f->context;
-      if (!m_agreement.alone() && c.waits_for_vote())
+      if (!m_tools->agreement.alone() && c.waits_for_vote())
         c.vote();
       else if (c.batch_full())
         c.reduce_and_advance();
@@ -115,11 +162,8 @@ class ContextualCall final : public detail::Pass {
 
   /// Different launches on ranks are the same error everywhere, with the counts.
   void agree_on_launches() {
-    if (m_agreement.alone()) return;
-    std::vector<Value> parts;
-    for (const auto& f : m_contexts) parts.push_back(f->context.agreed_part());
-    m_agreement.same(fmt::format("launches of tuned kernels in a pass of '{}'", m_name),
-                     Value::list(parts));
+    m_tools->agreement.same(fmt::format("launches of tuned kernels in a pass of '{}'", m_name),
+                            found_parts());
   }
 
   void warn_starved(const Context& c) {
@@ -148,7 +192,7 @@ class ContextualCall final : public detail::Pass {
   /// MODE off, cached, strict and first: no passes, one answer a launch.
   void answer_untuned(const detail::Launcher& kernel, const detail::Call& call,
                       detail::Attempt& attempt) {
-    const Mode mode = m_settings.environment.mode;
+    const Mode mode = m_tools->settings.environment.mode;
     const auto& spec = kernel.spec();
     if (mode == Mode::strict)
       throw NotTuned(
@@ -181,11 +225,10 @@ class ContextualCall final : public detail::Pass {
   }
 
   const std::string& m_name;
+  const ContextualOptions& m_options;
   const detail::ContextDecided& m_decided;
-  Settings m_settings;
-  agree::Agreement m_agreement;
-  observe::ContextLog m_log;
-  std::mutex m_mutex;
+  std::recursive_mutex m_mutex;  // a kernel may launch another one
+  std::unique_ptr<Tools> m_tools;
   std::vector<std::unique_ptr<Found>> m_contexts;  ///< in the order found, the same on all ranks
   std::map<std::tuple<const detail::Launcher*, Value, std::string, int>, Found*> m_index;
   std::unique_ptr<DeviceTurn> m_turn;
