@@ -1,0 +1,219 @@
+// `best_configs`: the memory table as a mutable mapping, type-true. It shows the entries of the
+// device and group in use; what was decided for overwritten arguments is not among them.
+#include <string>
+
+#include "describe.hpp"
+#include "errors.hpp"
+#include "launcher.hpp"
+#include "surroundings.hpp"
+
+namespace disttune::python {
+namespace {
+
+PyTypeObject* g_type = nullptr;
+
+struct BestConfigs {
+  PyObject_HEAD
+  PyObject* launcher;
+};
+
+LauncherState& state_below(PyObject* self) {
+  return state_of(reinterpret_cast<BestConfigs*>(self)->launcher);
+}
+
+/// The place that a call without tensors would have now.
+void write_place_now(Buffer& out, const LauncherState& state) {
+  state.write_place(out, {}, nullptr, default_group_serial());
+}
+
+void write_key_of(TableKey& key, const LauncherState& state, PyObject* object) {
+  write_place_now(key.bytes, state);
+  Describer describer(key.bytes);
+  if (!describer.describe(object)) {
+    describer.raise("key");
+    throw ErrorSet{};
+  }
+  key.key_end = key.bytes.size();
+  key.hash = hash_of(key.view());
+}
+
+/// The keys of the place in use, as compact bytes without their place; copies, since what follows
+/// may run Python code.
+std::vector<std::string> keys_now(const LauncherState& state) {
+  Buffer place;
+  write_place_now(place, state);
+  std::vector<std::string> out;
+  for (const std::string_view key : state.table.keys()) {
+    if (!key.starts_with(place.view())) continue;
+    const std::string_view bytes = key.substr(k_place_size);
+    if (compact_size(bytes) == bytes.size()) out.emplace_back(bytes);
+  }
+  return out;
+}
+
+template <class Body>
+PyObject* guarded(const Body& body) noexcept {
+  try {
+    return body().release();
+  } catch (...) {
+    set_from_current_exception();
+    return nullptr;
+  }
+}
+
+PyObject* get_item(PyObject* self, PyObject* object) {
+  return guarded([&] {
+    LauncherState& state = state_below(self);
+    TableKey key;
+    write_key_of(key, state, object);
+    const ChoiceRef choice = share(state.table.find(key.view(), key.hash));
+    if (choice) return state.shown(*choice);
+    PyErr_SetObject(PyExc_KeyError, object);
+    throw ErrorSet{};
+  });
+}
+
+int set_item(PyObject* self, PyObject* object, PyObject* entry) {
+  try {
+    LauncherState& state = state_below(self);
+    TableKey key;
+    write_key_of(key, state, object);
+    if (entry == nullptr) {
+      if (state.table.erase(key.view(), key.hash)) return 0;
+      PyErr_SetObject(PyExc_KeyError, object);
+      return -1;
+    }
+    ChoiceRef choice = state.choice_of(entry);
+    state.table.insert(key.view(), key.hash, std::move(choice));
+    return 0;
+  } catch (...) {
+    set_from_current_exception();
+    return -1;
+  }
+}
+
+int contains(PyObject* self, PyObject* object) {
+  try {
+    LauncherState& state = state_below(self);
+    TableKey key;
+    write_key_of(key, state, object);
+    return state.table.find(key.view(), key.hash) != nullptr ? 1 : 0;
+  } catch (...) {
+    set_from_current_exception();
+    return -1;
+  }
+}
+
+Py_ssize_t length(PyObject* self) {
+  try {
+    return static_cast<Py_ssize_t>(keys_now(state_below(self)).size());
+  } catch (...) {
+    set_from_current_exception();
+    return -1;
+  }
+}
+
+PyObject* iterate(PyObject* self) {
+  return guarded([&] {
+    const Ref keys = checked(PyList_New(0));
+    for (const std::string& bytes : keys_now(state_below(self)))
+      checked(PyList_Append(keys.get(), object_of(std::string_view(bytes)).get()));
+    return checked(PyObject_GetIter(keys.get()));
+  });
+}
+
+/// Forgets the place in use; what other devices decided stays.
+PyObject* clear_entries(PyObject* self, PyObject*) {
+  return guarded([&] {
+    LauncherState& state = state_below(self);
+    Buffer place;
+    write_place_now(place, state);
+    for (const std::string_view key : state.table.keys()) {
+      if (!key.starts_with(place.view())) continue;
+      const std::string bytes(key);
+      state.table.erase(bytes, hash_of(bytes));
+    }
+    return Ref::borrow(Py_None);
+  });
+}
+
+PyObject* represent(PyObject* self) {
+  return guarded([&] {
+    const Ref dict = checked(PyDict_New());
+    std::string out = "{";
+    for (const std::string& bytes : keys_now(state_below(self))) {
+      const Ref key = object_of(std::string_view(bytes));
+      const Ref entry = checked(PyObject_GetItem(self, key.get()));
+      const Ref key_text = checked(PyObject_Repr(key.get()));
+      const Ref entry_text = checked(PyObject_Repr(entry.get()));
+      out += (out.size() > 1 ? ", " : "") + message_text(key_text.get()) + ": " +
+             message_text(entry_text.get());
+    }
+    return new_str(out + "}");
+  });
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<BestConfigs*>(self)->launcher);
+  return 0;
+}
+int clear(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<BestConfigs*>(self)->launcher);
+  return 0;
+}
+void deallocate(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef k_methods[] = {
+    {"clear", clear_entries, METH_NOARGS, "Forget every choice of the device in use."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot k_slots[] = {
+    {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
+    {Py_mp_ass_subscript, reinterpret_cast<void*>(set_item)},
+    {Py_mp_length, reinterpret_cast<void*>(length)},
+    {Py_sq_contains, reinterpret_cast<void*>(contains)},
+    {Py_tp_iter, reinterpret_cast<void*>(iterate)},
+    {Py_tp_repr, reinterpret_cast<void*>(represent)},
+    {Py_tp_methods, k_methods},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
+    {0, nullptr}};
+
+PyType_Spec k_spec = {"disttune._core.BestConfigs", sizeof(BestConfigs), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
+                          Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      k_slots};
+
+}  // namespace
+
+void add_best_configs_type(PyObject* module) {
+  // The rest of a mutable mapping (get, pop, items …) is what collections.abc makes of these.
+  const Ref mapping = imported("collections.abc", "MutableMapping");
+  const Ref own = checked(PyType_FromSpec(&k_spec));
+  g_type = reinterpret_cast<PyTypeObject*>(own.get());
+  for (const char* name : {"get", "pop", "popitem", "update", "setdefault", "keys", "values",
+                           "items", "__eq__", "__ne__"}) {
+    const Ref method = checked(PyObject_GetAttrString(mapping.get(), name));
+    checked(PyObject_SetAttrString(own.get(), name, method.get()));
+  }
+  checked(PyObject_SetAttrString(own.get(), "__hash__", Py_None));
+  checked(PyObject_CallMethod(mapping.get(), "register", "O", own.get()));
+  g_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(own.get()));
+  checked(PyModule_AddObjectRef(module, "BestConfigs", own.get()));
+}
+
+Ref new_best_configs(PyObject* launcher) {
+  Ref out = checked(g_type->tp_alloc(g_type, 0));
+  reinterpret_cast<BestConfigs*>(out.get())->launcher = Py_NewRef(launcher);
+  return out;
+}
+
+}  // namespace disttune::python

@@ -1,0 +1,127 @@
+// Groups of ranks that are written in Python, and the errors and waits that they speak of.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+#include <nanobind/trampoline.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "in_python.hpp"
+
+namespace nb = nanobind;
+
+namespace disttune::python {
+namespace {
+
+/// `Wait` with texts of its own and times in seconds, since Python code may keep it.
+struct ShownWait {
+  double deadline;
+  double patience;
+  std::uint64_t sequence;
+  std::string phase;
+  bool first;
+};
+
+ShownWait shown(const Wait& wait) {
+  return {std::chrono::duration<double>(wait.deadline.time_since_epoch()).count(),
+          std::chrono::duration<double>(wait.patience).count(), wait.sequence,
+          std::string(wait.phase), wait.first};
+}
+
+/// The C++ side of a disttune.ProcessGroup subclass.
+class PythonGroup final : public ProcessGroup {
+  NB_TRAMPOLINE(ProcessGroup);
+
+ public:
+  void all_reduce_max(std::span<std::int64_t> values, const Wait& wait) override {
+    in_python([&] {
+      nb::list given;
+      for (const std::int64_t value : values) given.append(value);
+      const nb::object reduced = self().attr("all_reduce_max")(given, shown(wait));
+      const auto out = nb::cast<std::vector<std::int64_t>>(reduced);
+      if (out.size() != values.size())
+        throw Error("disttune: all_reduce_max returned a list of another length");
+      std::copy(out.begin(), out.end(), values.begin());
+    });
+  }
+  void abandon(std::uint64_t sequence, std::string_view why) noexcept override {
+    in_python_quietly([&] { self().attr("abandon")(sequence, std::string(why)); });
+  }
+  void withdraw(std::uint64_t sequence) noexcept override {
+    in_python_quietly([&] { call_if_there("withdraw", sequence); });
+  }
+  void alive() noexcept override {
+    in_python_quietly([&] { call_if_there("alive"); });
+  }
+  void poll(const Wait& wait) override {
+    in_python([&] { call_if_there("poll", shown(wait)); });
+  }
+  void note(std::uint64_t sequence, std::uint64_t what) noexcept override {
+    in_python_quietly([&] { call_if_there("note", sequence, what); });
+  }
+  std::optional<int> noted(std::uint64_t sequence, std::uint64_t what) override {
+    return in_python([&]() -> std::optional<int> {
+      const nb::object rank = call_if_there("noted", sequence, what);
+      if (!rank.is_valid() || rank.is_none()) return std::nullopt;
+      return nb::cast<int>(rank);
+    });
+  }
+
+  const std::uint32_t serial = [] {
+    static std::atomic<std::uint32_t> last{0};
+    return ++last;
+  }();
+
+ private:
+  [[nodiscard]] nb::handle self() const { return nb_trampoline.base(); }
+  template <class... Args>
+  nb::object call_if_there(const char* name, const Args&... args) {
+    const Ref method = optional_attribute(self().ptr(), name);
+    if (!method) return {};
+    return nb::handle(method.get())(args...);
+  }
+};
+
+}  // namespace
+
+ProcessGroup* group_pointer(PyObject* object) noexcept {
+  ProcessGroup* group = nullptr;
+  return nb::try_cast<ProcessGroup*>(nb::handle(object), group) ? group : nullptr;
+}
+
+std::uint32_t group_serial(PyObject* object) {
+  const auto* group = dynamic_cast<const PythonGroup*>(group_pointer(object));
+  return group == nullptr ? 0 : group->serial;
+}
+
+void bind_groups(nb::module_& m) {
+  nb::class_<ShownWait>(m, "Wait", "What a collective says of itself.")
+      .def_ro("deadline", &ShownWait::deadline,
+              "Seconds of time.monotonic until which an arrival or sign of life is due.")
+      .def_ro("patience", &ShownWait::patience, "How long the deadline is, in seconds.")
+      .def_ro("sequence", &ShownWait::sequence, "The number of the cold call.")
+      .def_ro("phase", &ShownWait::phase)
+      .def_ro("first", &ShownWait::first, "Whether it is the first of its cold call.");
+  nb::class_<ProcessGroup, PythonGroup>(
+      m, "ProcessGroup",
+      "The ranks that decide alike. Subclasses give `all_reduce_max(values, wait)` (a list of the "
+      "elementwise maxima over all ranks) and `abandon(sequence, why)`, and may give "
+      "`withdraw(sequence)`, `alive()`, `poll(wait)`, `note(sequence, what)` and "
+      "`noted(sequence, what)`.",
+      nb::is_weak_referenceable())
+      .def(nb::init<int, int, std::vector<int>>(), nb::arg("rank"), nb::arg("size"),
+           nb::arg("ranks_per_node"))
+      .def_prop_ro("rank", [](const ProcessGroup& g) { return g.rank(); })
+      .def_prop_ro("size", [](const ProcessGroup& g) { return g.size(); })
+      .def_prop_ro("ranks_per_node", [](const ProcessGroup& g) { return g.ranks_per_node(); });
+}
+
+}  // namespace disttune::python

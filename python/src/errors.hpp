@@ -1,0 +1,60 @@
+// Exceptions across the border: Python's through the session untouched, ours as Python classes.
+#pragma once
+
+#include "object.hpp"
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "disttune/detail/attempt.hpp"
+
+namespace disttune::python {
+
+/// The package's exception classes; made once, when the module is.
+struct ErrorClasses {
+  PyObject* error = nullptr;
+  PyObject* no_valid_config = nullptr;
+  PyObject* not_tuned = nullptr;
+  PyObject* disagreement = nullptr;
+  PyObject* peer_failed = nullptr;
+  PyObject* group_timeout = nullptr;
+  PyObject* capture_error = nullptr;
+  PyObject* nested_context = nullptr;
+  PyObject* store_error = nullptr;
+  PyObject* device_lost = nullptr;
+  PyObject* warning = nullptr;
+};
+[[nodiscard]] ErrorClasses& error_classes() noexcept;
+/// Makes the classes and adds them to the module. Throws ErrorSet.
+void add_error_classes(PyObject* module);
+
+/// A Python exception on its way through C++ that knows nothing of Python: an interrupt, or what
+/// the caller's own functions raised. No std::exception on purpose, so that nothing takes it for a
+/// failing candidate. May be copied and destroyed without the interpreter lock.
+class Raised {
+ public:
+  /// Takes the exception that is set; lock held.
+  [[nodiscard]] static Raised take();
+  /// Sets it again, with its traceback; lock held.
+  void restore() const;
+
+ private:
+  explicit Raised(std::shared_ptr<PyObject> exception) : m_exception(std::move(exception)) {}
+  std::shared_ptr<PyObject> m_exception;
+};
+
+/// Inside `catch (...)`: sets the Python exception that stands for the C++ one in flight.
+void set_from_current_exception() noexcept;
+
+/// A Python exception is set where a candidate ran: throws CandidateFailed for an ordinary one
+/// (status, type and message as text; nothing of the exception stays alive), DeviceLost, or Raised
+/// for an interrupt and for errors of the group.
+[[noreturn]] void throw_candidate_failure(std::string_view stage);
+/// A Python exception is set where the caller's own function ran: throws Raised.
+[[noreturn]] void throw_raised();
+/// A Python exception is set where a device or a group of Python ran: throws our own kind where it
+/// is one of ours, disttune::Error with its text for an ordinary one, Raised for an interrupt.
+[[noreturn]] void throw_as_ours();
+
+}  // namespace disttune::python

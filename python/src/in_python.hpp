@@ -1,0 +1,53 @@
+// Calling Python from C++ that holds no interpreter lock, with errors as ours.
+#pragma once
+
+#include "object.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include "disttune/error.hpp"
+#include "errors.hpp"
+
+namespace disttune::python {
+
+/// Runs `body` with the lock; what Python raises comes out as `throw_as_ours` makes it.
+template <class Body>
+auto in_python(const Body& body) {
+  const Gil gil;
+  try {
+    return body();
+  } catch (nanobind::python_error& error) {
+    error.restore();
+  } catch (const ErrorSet&) {
+  } catch (const nanobind::cast_error&) {
+    throw Error("disttune: a method written in Python returned a value of another type");
+  }
+  throw_as_ours();
+}
+
+/// The same where nothing may be thrown: an error is reported as unraisable.
+template <class Body>
+void in_python_quietly(const Body& body) noexcept {
+  if (Py_IsInitialized() == 0) return;
+  const Gil gil;
+  try {
+    body();
+    return;
+  } catch (nanobind::python_error& error) {
+    error.restore();
+  } catch (const ErrorSet&) {
+  } catch (...) {
+    return;
+  }
+  PyErr_WriteUnraisable(nullptr);
+}
+
+/// A method or a plain attribute of that name; nothing where the object has none.
+inline nanobind::object ask(nanobind::handle self, const char* name) {
+  const Ref found = optional_attribute(self.ptr(), name);
+  if (!found) return {};
+  nanobind::object out = nanobind::borrow(found.get());
+  return PyCallable_Check(out.ptr()) != 0 ? out() : out;
+}
+
+}  // namespace disttune::python

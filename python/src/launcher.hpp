@@ -1,0 +1,77 @@
+// The tuned function as Python sees it: a hand-written vectorcall type.
+#pragma once
+
+#include "object.hpp"
+
+#include "launcher_state.hpp"
+
+namespace disttune::python {
+
+struct LauncherObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* dict;
+  PyObject* weak_references;
+  LauncherState* state;
+};
+
+[[nodiscard]] inline LauncherState& state_of(PyObject* object) noexcept {
+  return *reinterpret_cast<LauncherObject*>(object)->state;
+}
+
+/// A call: key → memory table → the function. Null with an exception set on error.
+PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargsf,
+                        PyObject* keywords);
+
+/// The arguments of a call with the keywords that are ours taken out.
+class StrippedCall {
+ public:
+  /// Throws ErrorSet: a collision that is not allowed (ValueError), a switch that is no bool.
+  StrippedCall(const LauncherState& state, PyObject* const* args, Py_ssize_t positional,
+               PyObject* keywords);
+  [[nodiscard]] const Arguments& arguments() const noexcept { return m_arguments; }
+  [[nodiscard]] const CallOptions& options() const noexcept { return m_options; }
+
+ private:
+  void take_out(PyObject* const* args, Py_ssize_t positional, PyObject* keywords);
+  void refuse_collisions(const LauncherState& state) const;
+
+  std::vector<PyObject*> m_values;
+  Ref m_keywords;
+  Arguments m_arguments;
+  CallOptions m_options;
+};
+
+/// A key as the memory table knows it: place, caller's key, overwritten arguments.
+struct TableKey {
+  Buffer bytes;
+  std::size_t key_end = 0;  ///< where the caller's key ends
+  std::uint64_t hash = 0;
+  [[nodiscard]] std::string_view view() const noexcept { return bytes.view(); }
+  [[nodiscard]] Value key() const;
+  [[nodiscard]] Value overwritten() const;
+};
+inline constexpr std::size_t k_place_size = 8;
+
+/// A call whose keywords are settled: looks its key up and runs, or goes the cold way. Throws C++
+/// exceptions; null with an exception set on a Python error.
+PyObject* call_keyed(PyObject* self, LauncherState& state, const Arguments& arguments,
+                     CallShape* shape, const CallOptions& options);
+/// Place, key and overwritten arguments of a call. Throws ErrorSet.
+void write_table_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
+                     CallShape* shape, const CallOptions& options);
+
+/// The cold path. Null with an exception set on error.
+PyObject* call_cold(PyObject* self, const Arguments& arguments, CallShape* shape,
+                    const CallOptions& options, const TableKey& key);
+
+void add_launcher_type(PyObject* module);
+[[nodiscard]] Ref new_launcher(std::unique_ptr<LauncherState> state);
+
+/// Methods of the type, cold all of them. Throw ErrorSet or C++ exceptions.
+[[nodiscard]] Ref explain_call(PyObject* self, const StrippedCall& call);
+[[nodiscard]] Ref result_of_call(PyObject* self, const StrippedCall& call);
+[[nodiscard]] Ref new_best_configs(PyObject* launcher);
+void add_best_configs_type(PyObject* module);
+
+}  // namespace disttune::python

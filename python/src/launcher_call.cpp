@@ -1,0 +1,171 @@
+// The warm path of a call, and what the call's own keywords change about it.
+#include "launcher.hpp"
+
+#include <memory>
+
+#include "errors.hpp"
+#include "surroundings.hpp"
+
+namespace disttune::python {
+namespace {
+
+/// A call that ended before `decide`: the other ranks must not wait for it.
+void tell_group(PyObject* autotune_pg) noexcept {
+  const Raised raised = Raised::take();
+  try {
+    const GroupSeat seat = group_of(autotune_pg);
+    if (seat.group != nullptr) {
+      raised.restore();
+      PyObject* exception = PyErr_Occurred();
+      const std::string why = "its key function raised " + type_name(reinterpret_cast<PyTypeObject*>(exception));
+      PyErr_Clear();
+      const NoGil released;
+      detail::abandon_call(*seat.group, why);
+    }
+  } catch (const ErrorSet&) {
+    PyErr_Clear();
+  }
+  raised.restore();
+}
+
+PyObject* call_stripped(PyObject* self, LauncherState& state, PyObject* const* args,
+                        Py_ssize_t positional, PyObject* keywords) {
+  try {
+    const StrippedCall call(state, args, positional, keywords);
+    const Arguments& arguments = call.arguments();
+    if (!call.options().tune) {
+      if (!state.fn) throw Error("disttune: this tuned function is being destroyed");
+      const ChoiceRef choice = state.default_choice();
+      return state.run(*choice, arguments, nullptr, call.options().overwrites);
+    }
+    std::unique_ptr<CallShape> spare;
+    CallShape* shape = arguments.keyword_count() == 0
+                           ? nullptr
+                           : state.shape_of(arguments.keywords, arguments.positional, spare);
+    return call_keyed(self, state, arguments, shape, call.options());
+  } catch (...) {
+    set_from_current_exception();
+    return nullptr;
+  }
+}
+
+bool is_true(PyObject* object) {
+  const int truth = PyObject_IsTrue(object);
+  checked(truth);
+  return truth == 1;
+}
+
+}  // namespace
+
+void write_table_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
+                     CallShape* shape, const CallOptions& options) {
+  const std::uint32_t group = options.group == nullptr || options.group == Py_None
+                                  ? default_group_serial()
+                                  : group_of(options.group).serial;
+  state.write_place(key.bytes, arguments, shape, group);
+  state.write_key(key.bytes, arguments, shape);
+  key.key_end = key.bytes.size();
+  if (options.overwrites) [[unlikely]]
+    state.write_overwritten(key.bytes, arguments);
+  key.hash = hash_of(key.view());
+}
+
+PyObject* call_keyed(PyObject* self, LauncherState& state, const Arguments& arguments,
+                     CallShape* shape, const CallOptions& options) {
+  TableKey key;
+  try {
+    write_table_key(key, state, arguments, shape, options);
+  } catch (const ErrorSet&) {
+    tell_group(options.group);
+    return nullptr;
+  }
+  if (Choice* found = state.table.find(key.view(), key.hash); found != nullptr) [[likely]] {
+    // The launcher may clear the table: its values stay until it has returned.
+    const ChoiceRef choice = share(found);
+    return state.run(*choice, arguments, shape, options.overwrites);
+  }
+  return call_cold(self, arguments, shape, options, key);
+}
+
+PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargsf,
+                        PyObject* keywords) {
+  LauncherState& state = state_of(self);
+  const Py_ssize_t positional = PyVectorcall_NARGS(nargsf);
+  try {
+    if (keywords == nullptr || PyTuple_GET_SIZE(keywords) == 0) {
+      if (positional > state.first_tuned_position) [[unlikely]]
+        return call_stripped(self, state, args, positional, nullptr);
+      return call_keyed(self, state, {args, positional, nullptr}, nullptr, {});
+    }
+    std::unique_ptr<CallShape> spare;
+    CallShape* shape = state.shape_of(keywords, positional, spare);
+    if (!shape->plain) return call_stripped(self, state, args, positional, keywords);
+    return call_keyed(self, state, {args, positional, keywords}, shape, {});
+  } catch (...) {
+    set_from_current_exception();
+    return nullptr;
+  }
+}
+
+StrippedCall::StrippedCall(const LauncherState& state, PyObject* const* args,
+                           Py_ssize_t positional, PyObject* keywords) {
+  take_out(args, positional, keywords);
+  if (m_arguments.positional > state.first_tuned_position) m_options.overwrites = true;
+  for (Py_ssize_t i = 0; i < m_arguments.keyword_count(); ++i)
+    if (state.is_tuned(PyTuple_GET_ITEM(m_arguments.keywords, i))) m_options.overwrites = true;
+  if (m_options.overwrites && m_options.tune && !m_options.allow_overwrite)
+    refuse_collisions(state);
+}
+
+void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObject* keywords) {
+  const OwnKeywords& own = own_keywords();
+  m_values.assign(args, args + positional);
+  std::vector<PyObject*> kept;
+  const Py_ssize_t count = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* keyword = PyTuple_GET_ITEM(keywords, i);
+    PyObject* value = args[positional + i];
+    const auto is = [&](PyObject* name) {
+      return name == keyword || PyUnicode_Compare(name, keyword) == 0;
+    };
+    if (is(own.autotune)) {
+      m_options.tune = is_true(value);
+    } else if (is(own.verbose)) {
+      m_options.verbose = is_true(value);
+    } else if (is(own.allow_overwrite)) {
+      m_options.allow_overwrite = is_true(value);
+    } else if (is(own.group)) {
+      m_options.group = value;
+    } else {
+      kept.push_back(keyword);
+      m_values.push_back(value);
+    }
+  }
+  if (!kept.empty()) {
+    m_keywords = checked(PyTuple_New(static_cast<Py_ssize_t>(kept.size())));
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      PyTuple_SET_ITEM(m_keywords.get(), static_cast<Py_ssize_t>(i), Py_NewRef(kept[i]));
+  }
+  m_arguments = {m_values.data(), positional, m_keywords.get()};
+}
+
+void StrippedCall::refuse_collisions(const LauncherState& state) const {
+  std::string names;
+  for (const auto& [name, value] : state.overwritten(m_arguments))
+    names += (names.empty() ? "'" : "', '") + message_text(name);
+  PyErr_Format(PyExc_ValueError,
+               "disttune: %s() was given %s', which its tuning sets; leave it out, or pass "
+               "autotune_allow_arg_overwrite=True to let the argument win, or autotune=False",
+               state.name.c_str(), names.c_str());
+  throw ErrorSet{};
+}
+
+Value TableKey::key() const {
+  return value_of(bytes.view().substr(k_place_size, key_end - k_place_size));
+}
+
+Value TableKey::overwritten() const {
+  return bytes.size() == key_end ? Value() : value_of(bytes.view(key_end));
+}
+
+}  // namespace disttune::python

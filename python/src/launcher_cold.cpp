@@ -1,0 +1,163 @@
+// The cold path: from a miss in the memory table to the session and back.
+#include <memory>
+#include <optional>
+
+#include "bindings.hpp"
+#include "errors.hpp"
+#include "launcher.hpp"
+#include "launcher_attempt.hpp"
+#include "records.hpp"
+#include "surroundings.hpp"
+
+namespace disttune::python {
+namespace {
+
+Stream stream_of(const LauncherState& state, const Arguments& arguments) {
+  const Ref find = checked(PyObject_GetAttrString(state.hooks.get(), "stream"));
+  const Ref found = checked(PyObject_CallFunctionObjArgs(
+      find.get(), arguments.tuple().get(), arguments.dict().get(), nullptr));
+  if (found.get() == Py_None) return {};
+  PyObject* device = nullptr;
+  PyObject* handle = nullptr;
+  if (PyArg_ParseTuple(found.get(), "OO:stream", &device, &handle) == 0) throw ErrorSet{};
+  if (device == Py_None) return {};
+  void* pointer = handle == Py_None ? nullptr : PyLong_AsVoidPtr(handle);
+  if (pointer == nullptr && PyErr_Occurred() != nullptr) throw ErrorSet{};
+  return {device_of(device), pointer};
+}
+
+/// A call that does not fit the signature is the caller's error, not that of every candidate.
+void bind(const LauncherState& state, const Arguments& arguments) {
+  const Ref check = checked(PyObject_GetAttrString(state.hooks.get(), "bind"));
+  checked(PyObject_CallFunctionObjArgs(check.get(), arguments.tuple().get(),
+                                       arguments.dict().get(), nullptr));
+}
+
+detail::Outcome decide(LauncherState& state, const detail::Call& call, LauncherAttempt& attempt) {
+  Messages messages;
+  std::optional<detail::Outcome> outcome;
+  try {
+    const NoGil released;
+    outcome = detail::decide(*state.session, call, attempt);
+  } catch (...) {
+    try {
+      messages.flush();
+    } catch (const ErrorSet&) {
+      PyErr_Clear();  // the error itself is worth more than a warning made into one
+    }
+    throw;
+  }
+  messages.flush();
+  return *outcome;
+}
+
+PyObject* run_cold(LauncherState& state, const Arguments& arguments, CallShape* shape,
+                   const CallOptions& options, const TableKey& key) {
+  bind(state, arguments);
+  const GroupSeat seat = group_of(options.group);
+  const detail::Call call{key.key(), key.overwritten(), stream_of(state, arguments), seat.group,
+                          options.verbose};
+  LauncherAttempt attempt(state, arguments, shape, options, key);
+  const detail::Outcome outcome = decide(state, call, attempt);
+  ChoiceRef choice;
+  if (outcome.decided) {
+    attempt.decided(outcome.candidate);
+    choice = share(state.table.find(key.view(), key.hash));
+  }
+  if (!choice) choice = state.copy_of(outcome.candidate);
+  if (outcome.restore) attempt.restore();
+  return state.run(*choice, arguments, shape, options.overwrites);
+}
+
+void warn_of_overwriting(const LauncherState& state, const Arguments& arguments) {
+  std::string names;
+  for (const auto& [name, value] : state.overwritten(arguments))
+    names += (names.empty() ? "'" : "', '") + message_text(name);
+  checked(PyErr_WarnFormat(error_classes().warning, 1,
+                           "disttune: %s() is called with %s' of the caller's instead of its "
+                           "tuning's; it is tuned for these values apart",
+                           state.name.c_str(), names.c_str()));
+}
+
+std::shared_ptr<const LiveEntries> live_entries(const LauncherState& state) {
+  auto live = std::make_shared<LiveEntries>();
+  const auto& candidates = state.session->spec().candidates;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    live->emplace(candidates[i].identity(), state.entries[i].mapping);
+  return live;
+}
+
+/// What explain and result are asked about.
+struct Question {
+  TableKey key;
+  GroupSeat seat;
+  detail::Call call;
+};
+
+void ask(Question& question, const LauncherState& state, const StrippedCall& stripped) {
+  const Arguments& arguments = stripped.arguments();
+  std::unique_ptr<CallShape> spare;
+  CallShape* shape = arguments.keyword_count() == 0
+                         ? nullptr
+                         : state.shape_of(arguments.keywords, arguments.positional, spare);
+  Stream stream = stream_of(state, arguments);  // first: it may notice that devices differ
+  write_table_key(question.key, state, arguments, shape, stripped.options());
+  question.seat = group_of(stripped.options().group);
+  question.call = {question.key.key(), question.key.overwritten(), std::move(stream),
+                   question.seat.group, false};
+}
+
+}  // namespace
+
+PyObject* call_cold(PyObject* self, const Arguments& arguments, CallShape* shape,
+                    const CallOptions& options, const TableKey& key) {
+  LauncherState& state = state_of(self);
+  if (!state.fn) throw Error("disttune: this tuned function is being destroyed");
+  const bool differed = g_devices_differ;
+  if (!differed) {
+    // The first tensors of an accelerator make places differ: the key is made again.
+    static_cast<void>(stream_of(state, arguments));
+    if (g_devices_differ) return call_keyed(self, state, arguments, shape, options);
+  }
+  if (options.overwrites) warn_of_overwriting(state, arguments);
+  return run_cold(state, arguments, shape, options, key);
+}
+
+Ref explain_call(PyObject* self, const StrippedCall& call) {
+  LauncherState& state = state_of(self);
+  Question question;
+  ask(question, state, call);
+  Explanation explanation;
+  Messages messages;
+  {
+    const NoGil released;
+    explanation = detail::explain(*state.session, question.call);
+  }
+  messages.flush();
+  const Choice* known = state.table.find(question.key.view(), question.key.hash);
+  if (known != nullptr && known->candidate() >= 0) {
+    explanation.source = "memory";
+    explanation.config =
+        state.session->spec().candidates[static_cast<std::size_t>(known->candidate())];
+    explanation.miss_reason.clear();
+    explanation.differences.clear();
+  }
+  return wrap(ShownExplanation{std::move(explanation), live_entries(state)});
+}
+
+Ref result_of_call(PyObject* self, const StrippedCall& call) {
+  LauncherState& state = state_of(self);
+  Question question;
+  ask(question, state, call);
+  std::optional<Record> record;
+  Messages messages;
+  {
+    const NoGil released;
+    record = detail::result(*state.session, question.call);
+  }
+  messages.flush();
+  if (!record) return Ref::borrow(Py_None);
+  return wrap(ShownRecord{std::move(*record), live_entries(state)});
+}
+
+}  // namespace disttune::python

@@ -1,0 +1,147 @@
+// What a tuned function holds: the function, its space, its memory table and its session. Guarded
+// by the interpreter lock.
+#pragma once
+
+#include "object.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "choice_table.hpp"
+#include "compact.hpp"
+#include "disttune/detail/attempt.hpp"
+
+namespace disttune::python {
+
+/// One entry of the space as the caller wrote it.
+struct Entry {
+  Ref mapping;              ///< dict, ours
+  Ref names;                ///< tuple of str; entries with equal names share it
+  std::vector<Ref> values;  ///< the caller's objects; launchers get copies
+};
+
+/// One field of a declared key: a parameter, then attributes.
+struct KeyField {
+  Ref parameter;                            ///< str
+  Py_ssize_t position = -1;                 ///< among the positional parameters; -1: keyword only
+  Ref fallback;                             ///< the parameter's default; null: none
+  std::vector<std::pair<Ref, bool>> steps;  ///< attribute, and whether it is called
+};
+
+/// How the arguments of a call are spelled: found by the call site's own tuple of keyword names, so
+/// that names are looked at once.
+struct CallShape {
+  Ref keywords;  ///< tuple of str
+  Py_ssize_t positional = 0;
+  bool plain = false;               ///< no keyword of ours, no collision
+  std::vector<Py_ssize_t> sources;  ///< declared key: place of each field's argument, -1: default
+  Py_ssize_t tensor = -1;           ///< where the first tensor was
+  /// A choice's names → those of the call with it, so that no tuple is made on a warm call.
+  std::vector<std::pair<Ref, Ref>> merged;
+
+  [[nodiscard]] bool fits(PyObject* names, Py_ssize_t count) const noexcept;
+};
+
+/// The arguments of one call in the vectorcall form, without the keywords that are ours.
+struct Arguments {
+  PyObject* const* values = nullptr;
+  Py_ssize_t positional = 0;
+  PyObject* keywords = nullptr;  ///< tuple of str, or null
+  [[nodiscard]] Py_ssize_t keyword_count() const noexcept {
+    return keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  }
+  [[nodiscard]] Py_ssize_t count() const noexcept { return positional + keyword_count(); }
+  [[nodiscard]] Ref tuple() const;  ///< *args
+  [[nodiscard]] Ref dict() const;   ///< **kwargs
+};
+
+/// What the call's own keywords ask for.
+struct CallOptions {
+  bool tune = true;
+  bool verbose = false;
+  bool allow_overwrite = false;
+  PyObject* group = nullptr;  ///< autotune_pg, borrowed; null or None: the default group
+  bool overwrites = false;    ///< the caller gives tuned names
+};
+
+class LauncherState {
+ public:
+  LauncherState() = default;
+  LauncherState(const LauncherState&) = delete;
+  LauncherState& operator=(const LauncherState&) = delete;
+
+  Ref fn;
+  Ref key_fn;    ///< None, a callable, or the declared key object
+  Ref prune_fn;  ///< None or a callable
+  Ref hooks;     ///< the package's cold parts (_function.py)
+  Ref clock;     ///< None or a callable
+  std::string name;
+  std::vector<Entry> entries;
+  std::vector<Ref> tuned_names;               ///< of all entries, interned
+  std::vector<Ref> positional_names;          ///< parameters that can be given by position
+  std::vector<std::pair<Py_ssize_t, Ref>> tuned_positions;
+  Py_ssize_t first_tuned_position = PY_SSIZE_T_MAX;
+  bool declared = false;
+  std::vector<KeyField> key_fields;
+  ChoiceTable table;
+  std::unique_ptr<detail::Launcher> session;
+
+  /// Calls `fn` with the caller's arguments and the choice's. Null with an exception set on error.
+  [[nodiscard]] PyObject* run(const Choice& choice, const Arguments& arguments, CallShape* shape,
+                              bool overwrites) const;
+  /// Appends place and key in compact form. Throws ErrorSet.
+  void write_place(Buffer& out, const Arguments& arguments, CallShape* shape,
+                   std::uint32_t group) const;
+  void write_key(Buffer& out, const Arguments& arguments, const CallShape* shape) const;
+  /// Appends the tuned names that the caller gives. Throws ErrorSet.
+  void write_overwritten(Buffer& out, const Arguments& arguments) const;
+  /// Tuned names that the caller gives, with their values (borrowed).
+  [[nodiscard]] std::vector<std::pair<PyObject*, PyObject*>> overwritten(
+      const Arguments& arguments) const;
+
+  /// The shape of such a call, made when it is new; borrowed, or owned by `spare` when too many
+  /// call sites have one already.
+  [[nodiscard]] CallShape* shape_of(PyObject* keywords, Py_ssize_t positional,
+                                    std::unique_ptr<CallShape>& spare) const;
+  [[nodiscard]] bool is_tuned(PyObject* name) const noexcept;
+
+  /// A private copy of a candidate's values. Throws ErrorSet.
+  [[nodiscard]] ChoiceRef copy_of(std::size_t candidate) const;
+  /// A choice from a mapping that the caller made. Throws ErrorSet.
+  [[nodiscard]] ChoiceRef choice_of(PyObject* mapping) const;
+  /// What `best_configs` shows: a new dict.
+  [[nodiscard]] Ref shown(const Choice& choice) const;
+  /// Entry 0 for calls that are not tuned; made once.
+  [[nodiscard]] ChoiceRef default_choice();
+
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
+
+ private:
+  [[nodiscard]] PyObject* merged_names(const Choice& choice, const Arguments& arguments,
+                                       CallShape* shape, Ref& spare) const;
+  [[nodiscard]] PyObject* run_overwriting(const Choice& choice, const Arguments& arguments) const;
+  void write_declared_key(Buffer& out, const Arguments& arguments, const CallShape* shape) const;
+  [[nodiscard]] std::unique_ptr<CallShape> new_shape(PyObject* keywords,
+                                                     Py_ssize_t positional) const;
+
+  mutable std::vector<std::unique_ptr<CallShape>> m_shapes;
+  mutable Py_ssize_t m_tensor = -1;
+  ChoiceRef m_default;
+};
+
+/// The names of our call keywords, interned.
+struct OwnKeywords {
+  PyObject* autotune;
+  PyObject* verbose;
+  PyObject* allow_overwrite;
+  PyObject* group;
+};
+[[nodiscard]] const OwnKeywords& own_keywords();
+/// `copy(value)` returns a private copy of a value that is not plainly immutable.
+void set_copier(PyObject* copy);
+
+}  // namespace disttune::python

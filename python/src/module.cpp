@@ -1,0 +1,32 @@
+// disttune._core: the compiled part of the Python package.
+#include <nanobind/nanobind.h>
+
+#include "bindings.hpp"
+#include "disttune/version.hpp"
+#include "errors.hpp"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, m) {
+  using namespace disttune::python;
+  m.doc() = "The compiled part of disttune.";
+  try {
+    add_error_classes(m.ptr());
+    nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+      try {
+        std::rethrow_exception(error);
+      } catch (...) {
+        set_from_current_exception();
+      }
+    });
+    bind_values(m);
+    bind_records(m);
+    bind_devices(m);
+    bind_groups(m);
+    bind_session(m);
+    bind_attempts(m);
+    bind_launcher(m);
+  } catch (const ErrorSet&) {
+    throw nb::python_error();
+  }
+}

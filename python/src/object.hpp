@@ -1,0 +1,99 @@
+// Owning references to Python objects, and the interpreter lock as a scope. Everything here but
+// `Gil` is called with the lock held.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace disttune::python {
+
+/// One owned reference; null is allowed.
+class Ref {
+ public:
+  Ref() noexcept = default;
+  Ref(const Ref& other) noexcept : m_object(Py_XNewRef(other.m_object)) {}
+  Ref(Ref&& other) noexcept : m_object(std::exchange(other.m_object, nullptr)) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(m_object, other.m_object);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(m_object); }
+
+  /// Takes over a reference that the caller owns.
+  [[nodiscard]] static Ref steal(PyObject* object) noexcept {
+    Ref out;
+    out.m_object = object;
+    return out;
+  }
+  [[nodiscard]] static Ref borrow(PyObject* object) noexcept { return steal(Py_XNewRef(object)); }
+
+  [[nodiscard]] PyObject* get() const noexcept { return m_object; }
+  [[nodiscard]] PyObject* release() noexcept { return std::exchange(m_object, nullptr); }
+  explicit operator bool() const noexcept { return m_object != nullptr; }
+
+ private:
+  PyObject* m_object = nullptr;
+};
+
+/// Holds the interpreter lock; for code that C++ threads reach.
+class Gil {
+ public:
+  Gil() noexcept : m_state(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(m_state); }
+  Gil(const Gil&) = delete;
+  Gil& operator=(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE m_state;
+};
+
+/// Gives the interpreter lock up for a scope.
+class NoGil {
+ public:
+  NoGil() noexcept : m_thread(PyEval_SaveThread()) {}
+  ~NoGil() { PyEval_RestoreThread(m_thread); }
+  NoGil(const NoGil&) = delete;
+  NoGil& operator=(const NoGil&) = delete;
+
+ private:
+  PyThreadState* m_thread;
+};
+
+/// Thrown where a Python exception is set: the C++ frames unwind, the exception stays in place.
+/// Only between frames that hold the lock; what crosses the session is a `Raised` (errors.hpp).
+struct ErrorSet {};
+
+/// The result of an API call that returns null on error.
+inline Ref checked(PyObject* object) {
+  if (object == nullptr) throw ErrorSet{};
+  return Ref::steal(object);
+}
+inline void checked(int status) {
+  if (status < 0) throw ErrorSet{};
+}
+
+/// UTF-8 of a str, borrowed from it. Throws ErrorSet for lone surrogates.
+[[nodiscard]] inline std::string_view utf8(PyObject* text) {
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text, &size);
+  if (data == nullptr) throw ErrorSet{};
+  return {data, static_cast<std::size_t>(size)};
+}
+[[nodiscard]] inline Ref new_str(std::string_view text) {
+  return checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
+                                      "replace"));
+}
+/// str(object) for a message; never throws, never leaves an exception set.
+[[nodiscard]] std::string message_text(PyObject* object) noexcept;
+/// `module.qualname` of a type, without `builtins.`.
+[[nodiscard]] std::string type_name(PyTypeObject* type) noexcept;
+[[nodiscard]] Ref imported(const char* module, const char* attribute);
+
+/// An attribute that may be missing: null without an exception for AttributeError, ErrorSet for
+/// anything else.
+[[nodiscard]] Ref optional_attribute(PyObject* object, const char* name);
+
+}  // namespace disttune::python

@@ -1,0 +1,253 @@
+#include "surroundings.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include "bindings.hpp"
+#include "errors.hpp"
+
+namespace disttune::python {
+namespace {
+
+Ref& resolver() {
+  static auto* function = new Ref;
+  return *function;
+}
+Ref& log_function() {
+  static auto* function = new Ref;
+  return *function;
+}
+
+/// The last group that was resolved for an object of the caller's. The object is known weakly: a
+/// destroyed group must be able to go.
+struct LastGroup {
+  bool known = false;
+  Ref weak;  ///< null: resolved for None
+  GroupSeat seat;
+
+  [[nodiscard]] bool fits(PyObject* object) const noexcept {
+    if (!known) return false;
+    if (object == Py_None || object == nullptr) return !weak;
+    if (!weak) return false;
+    // Borrowed, and only compared: the lock is held.
+    return PyWeakref_GET_OBJECT(weak.get()) == object;
+  }
+};
+LastGroup& default_group() {
+  static auto* last = new LastGroup;
+  return *last;
+}
+LastGroup& given_group() {
+  static auto* last = new LastGroup;
+  return *last;
+}
+
+GroupSeat resolve(PyObject* object) {
+  if (!resolver()) return {};
+  GroupSeat seat;
+  seat.object = checked(PyObject_CallOneArg(resolver().get(), object));
+  if (seat.object.get() == Py_None) return seat;
+  seat.group = group_pointer(seat.object.get());
+  if (seat.group == nullptr) {
+    PyErr_Format(PyExc_TypeError, "disttune: autotune_pg: %R is no process group", object);
+    throw ErrorSet{};
+  }
+  if (seat.group->size() < 2) return {};
+  seat.serial = group_serial(seat.object.get());
+  return seat;
+}
+
+void remember(LastGroup& last, PyObject* object, const GroupSeat& seat) {
+  last = {};
+  if (object != Py_None) {
+    last.weak = Ref::steal(PyWeakref_NewRef(object, nullptr));
+    if (!last.weak) return PyErr_Clear();  // no weak references to it: resolved each time
+  }
+  last.seat = seat;
+  last.known = true;
+}
+
+/// The world of torch.distributed now, borrowed; None where there is none. torch is looked at only
+/// where the caller has imported it.
+PyObject* torch_world() {
+  static Py_ssize_t modules_seen = -1;
+  static PyObject* world = nullptr;  // torch.distributed.distributed_c10d._world, owned
+  static PyObject* const name =
+      PyUnicode_InternFromString("torch.distributed.distributed_c10d");
+  static PyObject* attribute = PyUnicode_InternFromString("_default_pg");
+  if (world == nullptr) {
+    PyObject* modules = PyImport_GetModuleDict();
+    if (PyDict_GET_SIZE(modules) == modules_seen) return Py_None;
+    modules_seen = PyDict_GET_SIZE(modules);
+    PyObject* c10d = PyDict_GetItemWithError(modules, name);
+    if (c10d == nullptr) return Py_None;
+    world = PyObject_GetAttrString(c10d, "_world");
+    if (world == nullptr) {  // still being imported, or another version's layout
+      PyErr_Clear();
+      modules_seen = -1;
+      return Py_None;
+    }
+    // The instance's own attribute, where there is one: then no property is run on a warm call.
+    if (PyObject_HasAttr(world, attribute) == 0)
+      attribute = PyUnicode_InternFromString("default_pg");
+  }
+  PyObject* const found = PyObject_GetAttr(world, attribute);
+  if (found == nullptr) {
+    PyErr_Clear();
+    return Py_None;
+  }
+  Py_DECREF(found);  // the world keeps it while the lock is held
+  return found;
+}
+
+void give_warning(std::string_view text) {
+  const Ref message = new_str(text);
+  const Ref shown = Ref::steal(PyUnicode_AsUTF8String(message.get()));
+  if (!shown) throw ErrorSet{};
+  checked(PyErr_WarnEx(error_classes().warning, PyBytes_AS_STRING(shown.get()), 1));
+}
+
+const char* level_name(Level level) noexcept {
+  switch (level) {
+    case Level::debug:
+      return "debug";
+    case Level::info:
+      return "info";
+    case Level::warning:
+      return "warning";
+    case Level::error:
+      return "error";
+  }
+  return "error";
+}
+
+void give_message(Level level, std::string_view text) {
+  if (log_function()) {
+    const Ref message = new_str(text);
+    checked(PyObject_CallFunction(log_function().get(), "sO", level_name(level), message.get()));
+  }
+  if (level == Level::warning) give_warning(text);
+}
+
+thread_local Messages* t_messages = nullptr;
+
+}  // namespace
+
+void set_group_resolver(PyObject* function) {
+  resolver() = Ref::borrow(function == Py_None ? nullptr : function);
+  forget_default_group();
+}
+
+void forget_default_group() noexcept {
+  default_group() = {};
+  given_group() = {};
+}
+
+std::uint32_t default_group_serial() {
+  PyObject* world = torch_world();
+  LastGroup& last = default_group();
+  if (last.fits(world)) [[likely]]
+    return last.seat.serial;
+  const Ref keep = Ref::borrow(world);
+  const GroupSeat seat = resolve(Py_None);
+  remember(last, world, seat);
+  return seat.serial;
+}
+
+GroupSeat group_of(PyObject* autotune_pg) {
+  if (autotune_pg == nullptr || autotune_pg == Py_None) {
+    PyObject* world = torch_world();
+    if (default_group().fits(world)) return default_group().seat;
+    const Ref keep = Ref::borrow(world);
+    GroupSeat seat = resolve(Py_None);
+    remember(default_group(), world, seat);
+    return seat;
+  }
+  if (given_group().fits(autotune_pg)) return given_group().seat;
+  GroupSeat seat = resolve(autotune_pg);
+  remember(given_group(), autotune_pg, seat);
+  return seat;
+}
+
+// ---- devices ------------------------------------------------------------------------------------
+
+bool g_devices_differ = false;
+
+namespace {
+
+Ref& current_device() {
+  static auto* function = new Ref;
+  return *function;
+}
+
+/// torch.Tensor, borrowed; null while torch is not imported.
+PyTypeObject* tensor_type() {
+  static PyTypeObject* type = nullptr;
+  if (type == nullptr) {
+    PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+    if (torch == nullptr) return nullptr;
+    PyObject* found = PyObject_GetAttrString(torch, "Tensor");
+    if (found == nullptr || !PyType_Check(found)) {
+      PyErr_Clear();
+      return nullptr;
+    }
+    type = reinterpret_cast<PyTypeObject*>(found);
+  }
+  return type;
+}
+
+std::uint32_t number_of(PyObject* device_index) {
+  const long index = PyLong_AsLong(device_index);
+  if (index == -1 && PyErr_Occurred() != nullptr) throw ErrorSet{};
+  return static_cast<std::uint32_t>(index + 1);
+}
+
+}  // namespace
+
+void set_devices_differ(bool differ, PyObject* current) {
+  g_devices_differ = differ;
+  current_device() = Ref::borrow(current == Py_None ? nullptr : current);
+}
+
+std::uint32_t device_number(PyObject* const* args, Py_ssize_t count, Py_ssize_t& remembered) {
+  static PyObject* const get_device = PyUnicode_InternFromString("get_device");
+  PyTypeObject* type = tensor_type();
+  if (type != nullptr) {
+    if (remembered >= count || remembered < 0 || !PyObject_TypeCheck(args[remembered], type)) {
+      remembered = 0;
+      while (remembered < count && !PyObject_TypeCheck(args[remembered], type)) ++remembered;
+    }
+    if (remembered < count)
+      return number_of(checked(PyObject_CallMethodNoArgs(args[remembered], get_device)).get());
+  }
+  if (!current_device()) return 0;
+  return number_of(checked(PyObject_CallNoArgs(current_device().get())).get());
+}
+
+// ---- messages -----------------------------------------------------------------------------------
+
+Messages::Messages() noexcept : m_outer(t_messages) { t_messages = this; }
+Messages::~Messages() { t_messages = m_outer; }
+
+void Messages::flush() {
+  std::vector<std::pair<Level, std::string>> kept;
+  kept.swap(m_kept);
+  for (const auto& [level, text] : kept) give_message(level, text);
+}
+
+void Messages::sink(Level level, std::string_view text) {
+  if (t_messages != nullptr && level == Level::warning) {
+    t_messages->m_kept.emplace_back(level, std::string(text));
+    return;
+  }
+  if (Py_IsInitialized() == 0) return;
+  const Gil gil;
+  try {
+    give_message(level, text);
+  } catch (const ErrorSet&) {
+    PyErr_WriteUnraisable(error_classes().warning);
+  }
+}
+
+void set_log(PyObject* log) { log_function() = Ref::borrow(log == Py_None ? nullptr : log); }
+
+}  // namespace disttune::python

@@ -1,0 +1,65 @@
+// What a call finds around it in the process: the group and the device that its choice belongs to,
+// and where messages go. The Python package sets the hooks once. Holds the interpreter lock, but
+// for the message sink.
+#pragma once
+
+#include "object.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "disttune/group.hpp"
+#include "disttune/observer.hpp"
+
+namespace disttune::python {
+
+/// The group of a call, and the number that stands for it in memory tables. Two group objects are
+/// two numbers even where their shape is the same: what one of them decided is not known to all
+/// ranks of the other.
+struct GroupSeat {
+  Ref object;                     ///< keeps `group` alive for the call
+  ProcessGroup* group = nullptr;  ///< null: alone
+  std::uint32_t serial = 0;       ///< 0: alone
+};
+
+/// `resolve(group_or_None)` returns a disttune.ProcessGroup, or None for a call that is alone.
+void set_group_resolver(PyObject* resolve);
+/// The default group may have changed (`set_default_group`).
+void forget_default_group() noexcept;
+/// The serial of the default group; what a warm call asks. Costs two dict look-ups at most while
+/// the default group stays the same. Throws ErrorSet.
+[[nodiscard]] std::uint32_t default_group_serial();
+/// `autotune_pg` → group; null or None: the default group. Throws ErrorSet.
+[[nodiscard]] GroupSeat group_of(PyObject* autotune_pg);
+
+/// Whether tensors can lie on different devices; then a warm call reads where its first one lies.
+extern bool g_devices_differ;
+/// `current()` returns the number of the device that a call without tensors uses.
+void set_devices_differ(bool differ, PyObject* current);
+/// 0: the host, else one more than the device's index. `args`: all arguments of the call.
+[[nodiscard]] std::uint32_t device_number(PyObject* const* args, Py_ssize_t count,
+                                          Py_ssize_t& remembered);
+
+/// Warnings of the session on this thread are kept until `flush`, so that they are given where
+/// the caller stands and may be turned into an exception.
+class Messages {
+ public:
+  Messages() noexcept;
+  ~Messages();
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+  /// Gives the messages to `warnings` and `logging`. Throws ErrorSet when a warning is an error.
+  void flush();
+  /// The sink that the session is given. Callable without the interpreter lock.
+  static void sink(Level level, std::string_view text);
+
+ private:
+  std::vector<std::pair<Level, std::string>> m_kept;
+  Messages* m_outer;
+};
+/// `log(level, text)`, with level "debug", "info", "warning" or "error".
+void set_log(PyObject* log);
+
+}  // namespace disttune::python
