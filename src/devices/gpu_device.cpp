@@ -52,6 +52,7 @@ Stream GpuPlatform::stream(void* handle) const {
   GpuContext context;
   const int code = m_driver->context_of(handle, context);
   m_driver->release_context(context);
+  if (m_driver->sticky(code)) check(*m_driver, handle, code, "finding the stream's device");
   if (code != k_gpu_success || context.ordinal < 0 ||
       static_cast<std::size_t>(context.ordinal) >= m_devices.size()) {
     throw Error(
