@@ -1,0 +1,176 @@
+"""Which ranks must decide alike: the groups that callers name, and the default.
+
+A ``torch.distributed`` group becomes a seat in the group's key-value store at its first cold call;
+a seat is kept as long as its group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import weakref
+from typing import Any
+
+from . import _core
+from ._store_group import join
+
+__all__ = ["LOCAL", "resolve_group", "set_default_group"]
+
+
+class _Local:
+    """Asks for tuning on this rank alone, whatever groups there are."""
+
+    def __repr__(self) -> str:
+        return "disttune.LOCAL"
+
+    def __reduce__(self) -> str:
+        return "LOCAL"
+
+
+#: As ``autotune_pg``: this rank tunes alone.
+LOCAL = _Local()
+
+_lock = threading.Lock()
+_default: Any = None
+_seats: weakref.WeakKeyDictionary[Any, _core.ProcessGroup] = weakref.WeakKeyDictionary()
+
+
+def set_default_group(group: Any) -> None:
+    """Set the group of calls that name none.
+
+    Parameters
+    ----------
+    group
+        A ``torch.distributed`` group, a `disttune.ProcessGroup`, `disttune.LOCAL`, or ``None`` for
+        the rule at the start: the world of ``torch.distributed`` when it is initialised with more
+        than one rank, else no group.
+    """
+    global _default  # noqa: PLW0603 - one default a process is the point
+    _default = group
+
+
+def resolve_group(group: Any = None, timeout: float = 600.0) -> _core.ProcessGroup | None:
+    """Find the seat that a call uses.
+
+    Parameters
+    ----------
+    group
+        What the caller passed as ``autotune_pg``.
+    timeout
+        Seconds that the ranks have for meeting at a group's first use.
+
+    Returns
+    -------
+    ProcessGroup or None
+        Nothing where this rank decides alone.
+
+    Raises
+    ------
+    ValueError
+        The group was destroyed, this rank is not a member of it, or it is no group at all.
+    GroupTimeout
+        Not all ranks came.
+    """
+    if group is None:
+        group = _default
+    if group is None:
+        distributed = _torch_distributed()
+        if distributed is None or distributed.get_world_size() < 2:
+            return None
+        group = distributed.group.WORLD
+    if group is LOCAL:
+        return None
+    if isinstance(group, _core.ProcessGroup):
+        return group
+    return _seat(group, timeout)
+
+
+def _torch_distributed() -> Any:
+    """``torch.distributed``, if the caller uses it."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
+
+
+def _seat(group: Any, timeout: float) -> _core.ProcessGroup | None:
+    distributed = _torch_distributed()
+    if distributed is None:
+        raise ValueError(
+            f"disttune: {group!r} cannot be used as a group: torch.distributed is not initialised "
+            "(or its groups were destroyed)"
+        )
+    c10d = sys.modules["torch.distributed.distributed_c10d"]
+    if group is c10d.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("disttune: this rank is not a member of the group that was given")
+    if not hasattr(group, "rank") or not hasattr(group, "size"):
+        raise ValueError(
+            f"disttune: {group!r} is no group: pass a torch.distributed group, a "
+            "disttune.ProcessGroup, disttune.LOCAL or None"
+        )
+    try:
+        members = distributed.get_process_group_ranks(group)
+    except (KeyError, ValueError, RuntimeError):
+        raise ValueError(
+            f"disttune: the group {getattr(group, 'group_name', group)!r} was destroyed: make a "
+            "new one with torch.distributed.new_group, or pass None for the default"
+        ) from None
+    if distributed.get_rank() not in members:
+        raise ValueError(
+            f"disttune: rank {distributed.get_rank()} is not a member of the group that was given "
+            f"(members: {members})"
+        )
+    if len(members) == 1:
+        return None
+    with _lock:
+        seat = _seats.get(group)
+        if seat is None:
+            store, prefix = _store_of(group, members, distributed, c10d)
+            rank = distributed.get_group_rank(group, distributed.get_rank())
+            seat = _seats[group] = join(store, prefix, rank, len(members), timeout)
+    return seat
+
+
+def _store_of(group: Any, members: list[int], distributed: Any, c10d: Any) -> tuple[Any, str]:
+    """Find the key-value store that a group's ranks share, and a prefix that is theirs in it."""
+    for find in (
+        lambda: group.get_group_store(),
+        lambda: c10d._get_process_group_store(group),
+    ):
+        try:
+            store = find()
+        except (AttributeError, KeyError, RuntimeError):
+            continue
+        if store is not None:
+            return store, "group"
+    # Without one of its own, the group uses the world's, under a name made of its ranks.
+    label = hashlib.sha256(str(members).encode()).hexdigest()[:16]
+    try:
+        store = c10d._get_default_store()
+    except (AttributeError, ValueError, RuntimeError):
+        store = None
+    return (store, label) if store is not None else (_own_store(group, distributed), label)
+
+
+def _own_store(group: Any, distributed: Any) -> Any:
+    """Open a store for ranks that have none (a world made by MPI): rank 0 serves it.
+
+    Its address travels once through the group itself, before anything is tuned.
+    """
+    import socket  # noqa: PLC0415 - rarely needed
+
+    rank = distributed.get_rank(group)
+    address: list[Any] = [None]
+    store = None
+    if rank == 0:
+        host = socket.getfqdn()
+        store = distributed.TCPStore(host, 0, None, True, wait_for_workers=False)
+        address = [(host, store.port)]
+    source = distributed.get_global_rank(group, 0)
+    distributed.broadcast_object_list(address, src=source, group=group)
+    if store is None:
+        host, port = address[0]
+        store = distributed.TCPStore(host, port, None, False)
+    return store

@@ -1,0 +1,239 @@
+"""What surrounds the runs of a tuning: arguments put back or zeroed, results checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ._check import Check, is_ndarray, is_tensor, poison
+from ._restore import keep, zero
+
+__all__ = ["Guard", "GuardPlan"]
+
+
+class GuardPlan:
+    """The ``check``, ``restore`` and ``reset`` options of a launcher, validated at decoration.
+
+    Parameters
+    ----------
+    fn
+        The launcher.
+    check
+        A reference, a `Check`, or nothing.
+    restore
+        Names of parameters to put back before every run of a tuning.
+    reset
+        Names of parameters to set to zero before every run of a tuning.
+
+    Raises
+    ------
+    TypeError
+        An option is of a wrong kind.
+    ValueError
+        A name is no parameter of the launcher, or is in both lists.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        check: Check | Callable[..., Any] | None = None,
+        restore: Iterable[str] = (),
+        reset: Iterable[str] = (),
+    ) -> None:
+        self.fn = fn
+        self.check = check if check is None or isinstance(check, Check) else Check(check)
+        try:
+            self.signature: inspect.Signature | None = inspect.signature(fn)
+        except (TypeError, ValueError):
+            self.signature = None
+        self.restore = self._names("restore", restore)
+        self.reset = self._names("reset", reset)
+        both = sorted(set(self.restore) & set(self.reset))
+        if both:
+            raise ValueError(f"disttune: {both} cannot be both in restore and in reset")
+        if self.check is not None:
+            self._names("outputs", self.check.outputs)
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to do."""
+        return self.check is not None or bool(self.restore or self.reset)
+
+    def _names(self, option: str, names: Iterable[str]) -> tuple[str, ...]:
+        if isinstance(names, str):
+            raise TypeError(f"disttune: {option}={names!r}: expected a list of parameter names")
+        found = tuple(names)
+        for name in found:
+            if not isinstance(name, str):
+                raise TypeError(f"disttune: {option}={list(found)!r}: expected parameter names")
+            self._find(option, name)
+        return found
+
+    def _find(self, option: str, name: str) -> None:
+        if self.signature is None:
+            if option:
+                raise ValueError(
+                    f"disttune: {option}=[{name!r}]: {self.fn!r} has no signature to find it in"
+                )
+            return
+        kinds = {p.name: p.kind for p in self.signature.parameters.values()}
+        packed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        if kinds.get(name, packed[0]) not in packed:
+            return
+        if inspect.Parameter.VAR_KEYWORD in kinds.values():
+            return  # it may come by keyword
+        known = [parameter for parameter, kind in kinds.items() if kind not in packed]
+        raise ValueError(
+            f"disttune: {option}=[{name!r}]: {getattr(self.fn, '__qualname__', self.fn)} has no "
+            f"such parameter; it has {known}"
+        )
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Guard:
+        """Make the guard of one tuning."""
+        return Guard(self, args, kwargs)
+
+
+class Guard:
+    """One tuning's care for its caller's arguments. Holds them no longer than the tuning lasts."""
+
+    def __init__(self, plan: GuardPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._plan = plan
+        self._args = args
+        self._kwargs = kwargs
+        self._named = self._bind()
+        self._put_back: list[Callable[[], None]] | None = None
+        self._expected: tuple[Any, Any] | None = None
+        #: Arguments that the launcher writes: named, or found among what it returned.
+        self._outputs = {
+            name: self._named.get(name)
+            for name in (plan.check.outputs if plan.check is not None else ())
+        }
+        self._returned: list[Any] | None = None
+
+    def _bind(self) -> dict[str, Any]:
+        signature = self._plan.signature
+        if signature is None:
+            return dict(self._kwargs)
+        bound = signature.bind_partial(*self._args, **self._kwargs)
+        bound.apply_defaults()
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                named.update(value)
+            else:
+                named[name] = value
+        return named
+
+    def before_run(self) -> None:
+        """Put arguments back and zero those that are to be; the first call remembers them."""
+        if self._put_back is None:
+            self._put_back = [keep(self._named.get(n), n) for n in self._plan.restore]
+        for put in self._put_back:
+            put()
+        for name in self._plan.reset:
+            zero(self._named.get(name), name)
+
+    def check(self, values: dict[str, Any]) -> str | None:
+        """Run once with ``values`` of the candidate; say what is wrong with the result, if it is.
+
+        Outputs are poisoned before the run and put back after it. A launcher that returns one of
+        its arguments writes it: where that is learned from a tuning's first checked run, that run
+        is made a second time with the argument poisoned.
+        """
+        check = self._plan.check
+        if check is None:
+            return None
+        self.before_run()
+        expected = self._reference(check)
+        first = self._returned is None
+        wrong = self._checked_run(check, values, expected)
+        if wrong is None and first and self._returned:
+            wrong = self._checked_run(check, values, expected)
+        return wrong
+
+    def _checked_run(
+        self, check: Check, values: dict[str, Any], expected: tuple[Any, Any]
+    ) -> str | None:
+        written = [*self._outputs.values(), *(self._returned or ())]
+        put_back = [keep(value, "output") for value in written]
+        try:
+            self.before_run()
+            for value in written:
+                poison(value)
+            result = self._plan.fn(*self._args, **self._kwargs, **values)
+            if self._returned is None:
+                self._returned = self._arguments_in(result)
+            return self._compare(check, result, expected)
+        finally:
+            for put in put_back:
+                put()
+
+    def _arguments_in(self, result: Any) -> list[Any]:
+        """Arguments of the caller's that are part of a result, and are not named as outputs."""
+        mine = [v for v in (*self._args, *self._kwargs.values()) if is_tensor(v) or is_ndarray(v)]
+        known = list(self._outputs.values())
+        items = result if isinstance(result, (list, tuple)) else [result]
+        return [
+            value
+            for value in mine
+            if any(item is value for item in items) and not any(o is value for o in known)
+        ]
+
+    def _reference(self, check: Check) -> tuple[Any, Any]:
+        """Return the reference's result, and its outputs if it filled those that it was given."""
+        if self._expected is not None:
+            return self._expected
+        copies = {id(value): _copy(value) for value in self._outputs.values()}
+        for copy in copies.values():
+            poison(copy)
+        args = [copies.get(id(value), value) for value in self._args]
+        kwargs = {name: copies.get(id(value), value) for name, value in self._kwargs.items()}
+        # What the reference does to other arguments must not be seen by the candidates.
+        others = [
+            keep(value, "argument")
+            for value in (*args, *kwargs.values())
+            if (is_tensor(value) or is_ndarray(value))
+            and not any(value is c for c in copies.values())
+        ]
+        try:
+            result = check.reference(*args, **kwargs)
+            shared = self._shares(result)
+            if shared:
+                result = _copy(result)
+        finally:
+            for put in others:
+                put()
+        filled = [copies[id(value)] for value in self._outputs.values()]
+        self._expected = (result, filled[0] if len(filled) == 1 else tuple(filled))
+        return self._expected
+
+    def _shares(self, result: Any) -> bool:
+        items = result if isinstance(result, (list, tuple)) else [result]
+        arguments = (*self._args, *self._kwargs.values())
+        return any(item is value for item in items for value in arguments if value is not None)
+
+    def _compare(self, check: Check, result: Any, expected: tuple[Any, Any]) -> str | None:
+        wanted, filled = expected
+        outputs = list(self._outputs.values())
+        written = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        if not outputs:
+            return check.verdict(result, wanted)
+        if wanted is None:
+            wrong = check.verdict(written, filled)
+            return wrong if wrong is not None or result is None else None
+        if result is None:
+            return check.verdict(written, wanted)
+        return check.verdict(result, wanted)
+
+
+def _copy(value: Any) -> Any:
+    if is_tensor(value):
+        return value.detach().clone()
+    if is_ndarray(value):
+        return value.copy()
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(_copy(item) for item in value)
+    if type(value) is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,217 @@
+"""One rank of a torch.distributed world, for test_torch_group.py: scenarios, rank, size, init."""
+
+import json
+import os
+import signal
+import sys
+import time
+from types import SimpleNamespace
+
+import disttune
+import torch
+import torch.distributed as dist
+from disttune._groups import resolve_group, set_default_group
+from disttune._store_group import join
+
+SCENARIOS, RANK, SIZE, INIT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+
+def wait(sequence, phase="handshake", patience=30.0, first=False):
+    return SimpleNamespace(
+        sequence=sequence,
+        phase=phase,
+        patience=patience,
+        deadline=time.monotonic() + patience,
+        first=first,
+    )
+
+
+def fresh():
+    """A seat in a new group of all ranks, so that scenarios do not see each other."""
+    return resolve_group(dist.new_group(list(range(SIZE))))
+
+
+def error_of(function):
+    started = time.monotonic()
+    try:
+        function()
+    except Exception as error:
+        return {"error": type(error).__name__, "text": str(error),
+                "seconds": time.monotonic() - started}  # fmt: skip
+    return {"error": None, "seconds": time.monotonic() - started}
+
+
+def reduce(seat, values, *args, **kwargs):
+    return list(seat.all_reduce_max(values, wait(*args, **kwargs)))
+
+
+def maxima():
+    seat = fresh()
+    results = []
+    for call in range(1, 4):
+        for turn in range(3):
+            low = -(2**62) + RANK
+            results.append(reduce(seat, [RANK, -RANK, low, 2**62 + call * turn], call, f"t{turn}"))
+    return {"results": results, "nodes": list(seat.ranks_per_node), "seat": seat.rank}
+
+
+def subgroups():
+    halves = [dist.new_group([0, 3]), dist.new_group([1, 2])]
+    mine = halves[0] if RANK in (0, 3) else halves[1]
+    other = halves[1] if RANK in (0, 3) else halves[0]
+    seat = resolve_group(mine)
+    found = reduce(seat, [RANK], 1)
+    world = reduce(resolve_group(), [RANK], 1)
+    outside = error_of(lambda: resolve_group(other))
+    return {"found": found, "world": world, "outside": outside, "seat": seat.rank,
+            "same": resolve_group(mine) is seat}  # fmt: skip
+
+
+def again():
+    found = []
+    for life in range(3):
+        if life:
+            dist.destroy_process_group()
+            dist.init_process_group("gloo", init_method=INIT + f"-{life}", rank=RANK,
+                                    world_size=SIZE)  # fmt: skip
+        found.append(reduce(resolve_group(), [RANK + life], 1))
+    group = dist.new_group(list(range(SIZE)))
+    seat = resolve_group(group)
+    dist.destroy_process_group(group)
+    return {"found": found, "destroyed": error_of(lambda: resolve_group(group)),
+            "seat": seat.size}  # fmt: skip
+
+
+def old_keys():
+    # A store that outlives its groups (torchrun's): the second life must not see the first.
+    store = dist.PrefixStore("shared", dist.distributed_c10d._get_default_store())
+    found = []
+    for life in range(3):
+        seat = join(store, "group", RANK, SIZE, 30.0)
+        found.append(reduce(seat, [RANK * (life + 1)], 1))
+    return {"found": found}
+
+
+def forgotten():
+    seat = fresh()
+    store = dist.distributed_c10d._get_default_store()
+    counts = []
+    for call in range(1, 40):
+        reduce(seat, [RANK], call)
+        if call in (20, 39):
+            reduce(seat, [0], call, "pause")
+            time.sleep(0.2)
+            counts.append(store.num_keys())
+    return {"counts": counts}
+
+
+def killed():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == SIZE - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return error_of(lambda: reduce(seat, [RANK], 2, patience=1.5))
+
+
+def lowest_killed():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == 0:
+        seat.linger()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return error_of(lambda: reduce(seat, [RANK], 2))
+
+
+def stopped_store():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == 0:
+        seat.linger()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return error_of(lambda: reduce(seat, [RANK], 2, patience=2.0))
+
+
+def slow():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == 1:
+        for _ in range(6):
+            time.sleep(0.4)
+            seat.alive()
+    return error_of(lambda: reduce(seat, [RANK], 2, patience=1.5))
+
+
+def failing():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == 1:
+        time.sleep(0.5)
+        seat.abandon(2, "ValueError: no such tile")
+        return {"error": "ValueError"}
+    return error_of(lambda: reduce(seat, [RANK], 2))
+
+
+def withdrawn():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == 1:
+        seat.abandon(2, "key_fn raised")
+        time.sleep(0.3)
+        seat.withdraw(2)
+    else:
+        time.sleep(0.1)
+    return error_of(lambda: reduce(seat, [RANK], 2, first=True))
+
+
+def alike():
+    # All ranks fail in call 2; the announcements must not spoil call 3.
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    seat.abandon(2, "all fail")
+    return error_of(lambda: reduce(seat, [RANK], 3, first=True))
+
+
+def out_of_step():
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    if RANK == 0:
+        return error_of(lambda: reduce(seat, [RANK], 1, "extra"))
+    return error_of(lambda: reduce(seat, [RANK], 2, "handshake"))
+
+
+def lengths():
+    seat = fresh()
+    return error_of(lambda: reduce(seat, [RANK] * (1 + RANK % 2), 1, "batch"))
+
+
+def notes():
+    seat = fresh()
+    before = seat.noted(1, 7)
+    if RANK == SIZE - 1:
+        seat.note(1, 7)
+    reduce(seat, [RANK], 1)
+    time.sleep(0.6)
+    return {"before": before, "after": seat.noted(1, 7), "other": seat.noted(1, 8)}
+
+
+def defaults():
+    seat = resolve_group()
+    set_default_group(disttune.LOCAL)
+    local = resolve_group()
+    set_default_group(dist.new_group(list(range(SIZE))))
+    other = resolve_group()
+    set_default_group(None)
+    return {"local": local is None, "other": other is not seat, "back": resolve_group() is seat}
+
+
+def absent():
+    group = dist.new_group(list(range(SIZE)))
+    if RANK == 1:
+        return {"error": None}
+    return error_of(lambda: resolve_group(group, timeout=1.0))
+
+
+dist.init_process_group("gloo", init_method=INIT, rank=RANK, world_size=SIZE)
+torch.set_num_threads(1)
+for scenario in SCENARIOS.split(","):
+    print(json.dumps({"scenario": scenario, **globals()[scenario]()}), flush=True)
