@@ -32,16 +32,21 @@ struct Remains {
 };
 
 /// Reads the journals beside `record_file`. A journal whose process still lives (this host: the
-/// process with that start time exists; another host: written to within ten minutes) is left alone.
-/// Never throws; a damaged line ends that journal.
+/// process with that start time exists; another host, boot or process namespace: written to within
+/// ten minutes) is left alone; what this very process has closed with `keep` is not.
+/// A crash counts under any policy, what was measured only under an equal one. A candidate that
+/// crashed once and ended in a later journal did not crash. Never throws; a damaged line ends that
+/// journal.
 [[nodiscard]] Remains read_remains(const std::filesystem::path& record_file, const Value& key_text,
                                    const Value& policy) noexcept;
 
-/// One process's notes on one key. A journal that cannot be written does nothing.
+/// One process's notes on one key, "<digest>.journal-<host>-<pid>-<start time>" beside the record;
+/// JSON lines, one write a note. A journal that cannot be written does nothing, and so does one in
+/// a forked child: it is its parent's. Used by one thread at a time.
 class Journal {
  public:
-  /// `record_file` is where the record will lie; the journal is
-  /// only under equal counts.
+  /// No file before the first note. What was measured is resumed only under an equal `policy`, so
+  /// that should hold the counts too.
   Journal(const std::filesystem::path& record_file, const Value& key_text,
           const Value& policy) noexcept;
   ~Journal();  ///< leaves the file alone; see `close`
@@ -49,6 +54,8 @@ class Journal {
   Journal& operator=(const Journal&) = delete;
 
   void begin(const Value& candidate) noexcept;  ///< on disk (written, not fsynced) when it returns
+  /// `samples_ns`: of this visit; those of several visits in one journal add up, until a status
+  /// that is not `ok` discards them.
   void end(const Value& candidate, Status status, std::string_view reason,
            std::span<const std::int64_t> samples_ns) noexcept;
   /// The candidate at hand was interrupted (Ctrl-C): not a crash.

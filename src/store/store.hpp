@@ -45,14 +45,20 @@ class Store {
   [[nodiscard]] std::filesystem::path folder(std::string_view name) const;
   [[nodiscard]] std::filesystem::path file(std::string_view name, const RecordKey& key) const;
 
-  /// Root first, then the layers in order. Never throws.
+  /// Root first, then the layers in order; a layer adds the tunings under deps that those above do
+  /// not have. A damaged file in the root is moved aside, in a layer it is left alone. Never
+  /// throws.
   [[nodiscard]] Lookup load(std::string_view name, const RecordKey& key) const noexcept;
   /// Adds the record's newest tuning (replacing one with equal deps), merging with what is there.
+  /// What cannot be merged (another process holds the lock for 5 s; the file is another version's
+  /// or cannot be read) is saved beside it, where look-ups find it and the next save takes it in.
   /// Never throws.
   Saved save(const Record& record) const noexcept;
-  /// The summaries of a function's folder (all functions: empty name). Damaged files are skipped.
+  /// The summaries of a function's folder (all functions: empty name), by folder and file name;
+  /// what the root has hides an equal file of a layer. Damaged files are skipped.
   [[nodiscard]] std::vector<Summary> list(std::string_view name = {}) const;
-  /// Lines "field: theirs → ours" of the stored key nearest to `key`; empty if nothing is stored.
+  /// Lines "field: theirs → ours" of the stored key nearest to `key` (fewest fields differ; the 200
+  /// newest files are compared); empty if nothing is stored.
   [[nodiscard]] std::vector<std::string> nearest_differences(std::string_view name,
                                                              const RecordKey& key) const;
   /// A random number that tells roots apart, kept in a file in the root; 0 when it cannot be
@@ -64,12 +70,15 @@ class Store {
   std::vector<std::filesystem::path> m_layers;
 };
 
-/// Record ↔ JSON text. `read` throws StoreError with the offset or field that is wrong; it accepts
-/// unknown fields and keeps them.
+/// Record ↔ JSON text (docs/record.md). Both throw StoreError: `read` with the offset of what is
+/// wrong; it accepts unknown fields and keeps them in `extra`; `write` for a record that could not
+/// be read again (no tuning, a winner that is not among the candidates that are ok, a negative
+/// sample, an `extra` that is no JSON object).
 [[nodiscard]] std::string write_record(const Record& record);
 [[nodiscard]] Record read_record(std::string_view json);
 
-/// Fields of two deps dicts that differ, "field: ours → theirs"; unknown on either side is none.
+/// Fields of two deps dicts that differ, "field: stored → now", dicts inside them field by field;
+/// what is None or missing on either side is no difference.
 [[nodiscard]] std::vector<std::string> deps_differences(const Value& stored, const Value& now);
 
 }  // namespace disttune::store

@@ -1,0 +1,86 @@
+// A forward-only reader of JSON text that is not trusted.
+//
+// Records are read with this instead of a document tree for four reasons: unknown fields are kept
+// as the very bytes they were, an error names its offset, nesting is bounded before anything
+// recurses, and a record of a hundred candidates is read in less time than building a tree takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace disttune::store {
+
+/// What Python's `json` writes beyond the standard: Infinity, -Infinity, NaN, numbers that
+/// overflow.
+enum class JsonDialect { strict, python };
+
+/// Every function throws StoreError ("offset N: …") at the first byte that does not fit. The text
+/// must outlive the cursor.
+class JsonCursor {
+ public:
+  /// Deeper nesting is refused; no record of ours needs more than eight.
+  static constexpr int k_max_depth = 64;
+
+  explicit JsonCursor(std::string_view text, JsonDialect dialect = JsonDialect::strict) noexcept
+      : m_text(text), m_dialect(dialect) {}
+
+  /// The first byte of the next value; 0 at the end of the text.
+  [[nodiscard]] char peek() noexcept;
+  [[nodiscard]] std::size_t offset() const noexcept { return m_at; }
+
+  /// Calls `field(name)` for every field; it must consume the field's value.
+  template <class F>
+  void object(F&& field) {
+    enter('{', "an object");
+    std::string name;
+    for (bool more = !leave_if('}'); more; more = next('}')) {
+      name_of_field(name);
+      field(std::string_view(name));
+    }
+    --m_depth;
+  }
+  /// Calls `item()` for every item; it must consume the item.
+  template <class F>
+  void array(F&& item) {
+    enter('[', "an array");
+    for (bool more = !leave_if(']'); more; more = next(']')) item();
+    --m_depth;
+  }
+
+  [[nodiscard]] std::string string();
+  [[nodiscard]] bool boolean();
+  void null();
+  [[nodiscard]] std::int64_t integer();
+  [[nodiscard]] double number();
+  /// The text of a number, checked.
+  [[nodiscard]] std::string_view number_text();
+  /// Any value, checked completely, as it is written.
+  [[nodiscard]] std::string_view raw();
+  /// Nothing but blanks may follow.
+  void finish();
+
+  [[noreturn]] void fail(std::string_view what) const;
+
+ private:
+  void blanks() noexcept;
+  void enter(char open, std::string_view what);
+  [[nodiscard]] bool leave_if(char close) noexcept;
+  [[nodiscard]] bool next(char close);  ///< at ',' true, at `close` false
+  void name_of_field(std::string& out);
+  void expect(char c, std::string_view what);
+  void word(std::string_view text);
+  /// The bytes between the quotes, checked but not unescaped.
+  [[nodiscard]] std::string_view string_token(bool& escaped);
+  void check_escape();
+  [[nodiscard]] unsigned hex4();
+  void scalar();
+
+  std::string_view m_text;
+  std::size_t m_at = 0;
+  int m_depth = 0;
+  JsonDialect m_dialect;
+};
+
+}  // namespace disttune::store

@@ -1,0 +1,498 @@
+// JSON text → record. Every field is checked; a file that passes cannot surprise anyone later.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "store/extra_fields.hpp"
+#include "store/json_cursor.hpp"
+#include "store/record_json.hpp"
+
+namespace disttune::store {
+namespace {
+
+/// The fields of one object that have been met; a second one of a name is refused.
+class Seen {
+ public:
+  Seen(const JsonCursor& cursor, std::string_view what) : m_cursor(cursor), m_what(what) {}
+  /// The position of `name` among `known`, or known.size().
+  template <std::size_t N>
+  std::size_t at(const std::array<std::string_view, N>& known, std::string_view name) {
+    const auto i = static_cast<std::size_t>(std::ranges::find(known, name) - known.begin());
+    if (i == N) return N;
+    if (m_bits >> i & 1) m_cursor.fail(fmt::format("{} has \"{}\" twice", m_what, name));
+    m_bits |= 1U << i;
+    return i;
+  }
+  /// Refuses an object that lacks one of the first `needed` fields.
+  template <std::size_t N>
+  void require(const std::array<std::string_view, N>& known, std::size_t needed) const {
+    for (std::size_t i = 0; i < needed; ++i)
+      if (!(m_bits >> i & 1)) m_cursor.fail(fmt::format("{} lacks \"{}\"", m_what, known[i]));
+  }
+
+ private:
+  const JsonCursor& m_cursor;
+  std::string_view m_what;
+  unsigned m_bits = 0;
+};
+
+Value read_value(JsonCursor& cursor) {
+  const std::string text = cursor.string();
+  try {
+    return Value::parse(text);
+  } catch (const InvalidValue& e) {
+    cursor.fail(fmt::format("before this: {}", e.what()));
+  }
+}
+
+Value read_dict(JsonCursor& cursor) {
+  Value out = read_value(cursor);
+  if (out.kind() != Value::Kind::dict) cursor.fail("before this: expected a dict");
+  return out;
+}
+
+std::int64_t read_count(JsonCursor& cursor, std::int64_t most) {
+  const std::int64_t out = cursor.integer();
+  if (out < 0 || out > most) cursor.fail(fmt::format("{} is outside 0 … {}", out, most));
+  return out;
+}
+
+int read_int(JsonCursor& cursor) {
+  return static_cast<int>(read_count(cursor, std::numeric_limits<int>::max()));
+}
+
+double read_not_negative(JsonCursor& cursor) {
+  const double out = cursor.number();
+  if (out < 0) cursor.fail("a negative number");
+  return out;
+}
+
+std::vector<std::int64_t> read_times(JsonCursor& cursor) {
+  std::vector<std::int64_t> out;
+  cursor.array(
+      [&] { out.push_back(read_count(cursor, std::numeric_limits<std::int64_t>::max())); });
+  return out;
+}
+
+template <class T, class F>
+std::optional<T> read_optional(JsonCursor& cursor, F&& read) {
+  if (cursor.peek() == 'n') {
+    cursor.null();
+    return std::nullopt;
+  }
+  return read(cursor);
+}
+
+Config read_config(JsonCursor& cursor) {
+  Config out;
+  cursor.object([&](std::string_view name) {
+    Value value = read_value(cursor);
+    try {
+      out.set(std::string(name), std::move(value));
+    } catch (const std::invalid_argument& e) {
+      cursor.fail(e.what());
+    }
+  });
+  return out;
+}
+
+constexpr std::array<std::string_view, 6> k_candidate = {"config",     "status",  "reason",
+                                                         "samples_ns", "host_ns", "score_ns"};
+
+/// Unknown fields go to `extra` under the candidate's identity.
+CandidateRecord read_candidate(JsonCursor& cursor, ExtraFields& extra) {
+  CandidateRecord out;
+  ExtraFields unknown;
+  Seen seen(cursor, "a candidate");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_candidate, name)) {
+      case 0:
+        out.config = read_config(cursor);
+        break;
+      case 1: {
+        const std::string text = cursor.string();
+        const std::optional<Status> status = parse_status(text);
+        if (!status) cursor.fail(fmt::format("before this: unknown status \"{:.40}\"", text));
+        out.status = *status;
+        break;
+      }
+      case 2:
+        out.reason = cursor.string();
+        break;
+      case 3:
+        out.samples_ns = read_times(cursor);
+        break;
+      case 4:
+        out.host_ns = read_times(cursor);
+        break;
+      case 5:
+        out.score_ns = read_optional<double>(cursor, read_not_negative);
+        break;
+      default:
+        unknown.set(name, cursor.raw());
+    }
+  });
+  seen.require(k_candidate, 2);
+  if (!unknown.empty()) extra.set(out.config.identity().text(), unknown.json());
+  return out;
+}
+
+constexpr std::array<std::string_view, 7> k_how = {
+    "strategy", "warmup", "repeat", "checked", "prepare_seconds", "measure_seconds", "gate"};
+
+void read_how(JsonCursor& cursor, TuningRecord& out, ExtraFields& extra) {
+  ExtraFields unknown;
+  Seen seen(cursor, "\"how\"");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_how, name)) {
+      case 0:
+        out.strategy = cursor.string();
+        break;
+      case 1:
+        out.warmup = read_int(cursor);
+        break;
+      case 2:
+        out.repeat = read_int(cursor);
+        break;
+      case 3:
+        out.checked = cursor.boolean();
+        break;
+      case 4:
+        out.prepare_seconds = read_not_negative(cursor);
+        break;
+      case 5:
+        out.measure_seconds = read_not_negative(cursor);
+        break;
+      case 6:
+        out.gate = cursor.string();
+        break;
+      default:
+        unknown.set(name, cursor.raw());
+    }
+  });
+  if (!unknown.empty()) extra.set("how", unknown.json());
+}
+
+std::vector<RankMedian> read_rank_medians(JsonCursor& cursor) {
+  std::vector<RankMedian> out;
+  cursor.array([&] {
+    std::array<std::int64_t, 2> pair{};
+    std::size_t n = 0;
+    cursor.array([&] {
+      if (n == 2) cursor.fail("expected [rank, nanoseconds]");
+      pair[n] = read_count(cursor, n == 0 ? std::numeric_limits<int>::max()
+                                          : std::numeric_limits<std::int64_t>::max());
+      ++n;
+    });
+    if (n != 2) cursor.fail("before this: expected [rank, nanoseconds]");
+    out.push_back({static_cast<int>(pair[0]), pair[1]});
+  });
+  return out;
+}
+
+constexpr std::array<std::string_view, 10> k_tuning = {
+    "deps", "candidates", "winner", "default",      "created",
+    "how",  "quality",    "host",   "tool_version", "rank_medians"};
+
+TuningRecord read_tuning(JsonCursor& cursor) {
+  TuningRecord out;
+  ExtraFields extra;
+  ExtraFields of_candidates;
+  Seen seen(cursor, "a tuning");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_tuning, name)) {
+      case 0:
+        out.deps = read_dict(cursor);
+        break;
+      case 1:
+        cursor.array([&] { out.candidates.push_back(read_candidate(cursor, of_candidates)); });
+        break;
+      case 2:
+        out.winner = read_optional<Value>(cursor, read_dict);
+        break;
+      case 3:
+        out.default_config = read_dict(cursor);
+        break;
+      case 4:
+        out.created = cursor.string();
+        break;
+      case 5:
+        read_how(cursor, out, extra);
+        break;
+      case 6:
+        cursor.array([&] { out.quality.push_back(cursor.string()); });
+        break;
+      case 7:
+        out.host = cursor.string();
+        break;
+      case 8:
+        out.tool_version = cursor.string();
+        break;
+      case 9:
+        out.rank_medians = read_rank_medians(cursor);
+        break;
+      default:
+        extra.set(name, cursor.raw());
+    }
+  });
+  seen.require(k_tuning, 5);
+  if (out.winner) {
+    const CandidateRecord* winner = find_candidate(out, *out.winner);
+    if (winner == nullptr) cursor.fail("before this: the winner is not among the candidates");
+    if (winner->status != Status::ok) cursor.fail("before this: the winner's status is not \"ok\"");
+  }
+  if (!of_candidates.empty()) extra.set("candidates", of_candidates.json());
+  out.extra = extra.json();
+  return out;
+}
+
+constexpr std::array<std::string_view, 3> k_function = {"name", "identity", "module"};
+
+void read_function(JsonCursor& cursor, Record& out, ExtraFields& extra) {
+  ExtraFields unknown;
+  Seen seen(cursor, "\"function\"");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_function, name)) {
+      case 0:
+        out.name = cursor.string();
+        break;
+      case 1:
+        out.key.identity = read_dict(cursor);
+        break;
+      case 2:
+        out.module = cursor.string();
+        break;
+      default:
+        unknown.set(name, cursor.raw());
+    }
+  });
+  seen.require(k_function, 2);
+  if (!unknown.empty()) extra.set("function", unknown.json());
+}
+
+constexpr std::array<std::string_view, 2> k_schema = {"name", "version"};
+
+/// Throws OtherFormat for a version that is not ours.
+void read_schema(JsonCursor& cursor, ExtraFields& extra) {
+  ExtraFields unknown;
+  std::string schema;
+  std::int64_t version = 0;
+  Seen seen(cursor, "\"schema\"");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_schema, name)) {
+      case 0:
+        schema = cursor.string();
+        break;
+      case 1:
+        version = cursor.integer();
+        break;
+      default:
+        unknown.set(name, cursor.raw());
+    }
+  });
+  seen.require(k_schema, 2);
+  if (schema != k_schema_name) cursor.fail(fmt::format("not a record but \"{:.40}\"", schema));
+  if (version != k_schema_version)
+    throw OtherFormat(fmt::format("version {} of the record format; this is version {}", version,
+                                  k_schema_version));
+  if (!unknown.empty()) extra.set("schema", unknown.json());
+}
+
+constexpr std::array<std::string_view, 5> k_summary = {"name", "module", "key", "winner", "scores"};
+
+/// The summary is derived: of it only what is unknown is kept.
+void keep_unknown_of_summary(JsonCursor& cursor, ExtraFields& extra) {
+  ExtraFields unknown;
+  cursor.object([&](std::string_view name) {
+    const std::string_view value = cursor.raw();
+    const bool known = std::ranges::find(k_summary, name) != k_summary.end() || name == "time" ||
+                       name == "shortened";
+    if (!known) unknown.set(name, value);
+  });
+  if (!unknown.empty()) extra.set("summary", unknown.json());
+}
+
+constexpr std::array<std::string_view, 9> k_record = {"schema",      "function", "key",
+                                                      "hardware",    "group",    "policy",
+                                                      "overwritten", "tunings",  "summary"};
+
+Record read_checked(std::string_view json) {
+  JsonCursor cursor(json);
+  Record out;
+  ExtraFields extra;
+  Seen seen(cursor, "the record");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_record, name)) {
+      case 0:
+        read_schema(cursor, extra);
+        break;
+      case 1:
+        read_function(cursor, out, extra);
+        break;
+      case 2:
+        out.key.key = read_value(cursor);
+        break;
+      case 3:
+        out.key.hardware = read_value(cursor);
+        break;
+      case 4:
+        out.key.group = read_value(cursor);
+        break;
+      case 5:
+        out.key.policy = read_dict(cursor);
+        break;
+      case 6:
+        out.key.overwritten = read_value(cursor);
+        break;
+      case 7:
+        cursor.array([&] { out.tunings.push_back(read_tuning(cursor)); });
+        break;
+      case 8:
+        keep_unknown_of_summary(cursor, extra);
+        break;
+      default:
+        extra.set(name, cursor.raw());
+    }
+  });
+  cursor.finish();
+  seen.require(k_record, 8);
+  if (out.tunings.empty()) cursor.fail("the record holds no tuning");
+  if (out.tunings.size() > k_most_tunings) out.tunings.resize(k_most_tunings);
+  out.extra = extra.json();
+  return out;
+}
+
+/// Called for a text that is no record of ours: throws OtherFormat when it is whole and belongs to
+/// another version or to the original tool, wherever in the text it says so.
+void refuse_other_formats(std::string_view json) {
+  JsonCursor cursor(json, JsonDialect::python);
+  if (cursor.peek() != '{') return;
+  std::string_view schema;
+  std::array<bool, 3> original{};
+  cursor.object([&](std::string_view name) {
+    const std::string_view value = cursor.raw();
+    if (name == "schema") schema = value;
+    if (name == "config") original[0] = true;
+    if (name == "deps") original[1] = true;
+    if (name == "timestamp") original[2] = true;
+  });
+  if (!schema.empty()) {
+    JsonCursor inner(schema);
+    ExtraFields ignored;
+    read_schema(inner, ignored);
+  } else if (original == std::array{true, true, true}) {
+    throw OriginalFormat("a file of the original tool");
+  }
+}
+
+}  // namespace
+
+Record read_record(std::string_view json) {
+  if (json.empty()) throw StoreError("the file is empty");
+  try {
+    return read_checked(json);
+  } catch (const OtherFormat&) {
+    throw;
+  } catch (const StoreError&) {
+    try {
+      refuse_other_formats(json);
+    } catch (const OtherFormat&) {
+      throw;
+    } catch (const StoreError&) {
+      // Not JSON at all: what was wrong first says it best.
+    }
+    throw;
+  }
+}
+
+const CandidateRecord* find_candidate(const TuningRecord& tuning, const Value& identity) noexcept {
+  for (const CandidateRecord& c : tuning.candidates)
+    if (c.config.identity() == identity) return &c;
+  return nullptr;
+}
+
+namespace {
+
+void read_scores(JsonCursor& cursor, Summary& out) {
+  cursor.object([&](std::string_view name) {
+    if (name == "winner_ns") {
+      out.winner_ns = read_optional<double>(cursor, read_not_negative);
+    } else if (name == "default_ns") {
+      out.default_ns = read_optional<double>(cursor, read_not_negative);
+    } else {
+      (void)cursor.raw();
+    }
+  });
+}
+
+/// False when a text had to be shortened.
+bool read_summary(JsonCursor& cursor, Summary& out) {
+  bool whole = true;
+  std::string key;
+  std::optional<std::string> winner;
+  Seen seen(cursor, "\"summary\"");
+  cursor.object([&](std::string_view name) {
+    switch (seen.at(k_summary, name)) {
+      case 0:
+        out.name = cursor.string();
+        break;
+      case 1:
+        out.module = cursor.string();
+        break;
+      case 2:
+        key = cursor.string();
+        break;
+      case 3:
+        winner = read_optional<std::string>(cursor, [](JsonCursor& c) { return c.string(); });
+        break;
+      case 4:
+        read_scores(cursor, out);
+        break;
+      default:
+        if (name == "time") {
+          out.created = cursor.string();
+        } else {
+          if (name == "shortened") whole = false;
+          (void)cursor.raw();
+        }
+    }
+  });
+  seen.require(k_summary, k_summary.size());
+  if (!whole) return false;
+  out.key = Value::parse(key);
+  if (winner) out.winner = Value::parse(*winner);
+  return true;
+}
+
+}  // namespace
+
+std::optional<Summary> read_head(std::string_view beginning) {
+  JsonCursor cursor(beginning);
+  Summary out;
+  bool ours = false;
+  bool whole = false;
+  try {
+    cursor.object([&](std::string_view name) {
+      ExtraFields ignored;
+      if (name == "schema") {
+        read_schema(cursor, ignored);
+        ours = true;
+      } else if (name == "summary") {
+        whole = read_summary(cursor, out);
+      } else {
+        (void)cursor.raw();
+      }
+    });
+  } catch (const Error&) {
+    // The beginning of a file is cut somewhere; what counts is what was read before.
+  }
+  if (ours && whole) return out;
+  return std::nullopt;
+}
+
+}  // namespace disttune::store
