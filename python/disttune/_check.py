@@ -167,7 +167,7 @@ def _tensor_difference(
     torch = sys.modules["torch"]
     result, expected = result.detach(), expected.detach()
     if rtol == atol == 0:
-        result, expected = result.to(expected.dtype), expected
+        result = result.to(expected.dtype)
         wrong = result != expected
         distance = (result.to(torch.float64) - expected.to(torch.float64)).abs()
     else:
@@ -183,7 +183,8 @@ def _tensor_difference(
     distance = torch.where(wrong, distance.nan_to_num(nan=math.inf), torch.zeros_like(distance))
     at = int(distance.reshape(-1).argmax())
     index = tuple(int(i) for i in _unravel(at, tuple(result.shape)))
-    return _report(where, count, result.numel(), index, result[index], expected[index], rtol, atol)
+    values = result[index], expected[index]
+    return _report(where, (count, result.numel()), index, values, (rtol, atol))
 
 
 def _ndarray_difference(
@@ -207,7 +208,8 @@ def _ndarray_difference(
     except (TypeError, ValueError):
         at = int(wrong.reshape(-1).argmax())
     index = tuple(int(i) for i in _unravel(at, tuple(result.shape)))
-    return _report(where, count, result.size, index, result[index], expected[index], rtol, atol)
+    values = result[index], expected[index]
+    return _report(where, (count, result.size), index, values, (rtol, atol))
 
 
 def _unravel(at: int, shape: tuple[int, ...]) -> list[int]:
@@ -220,19 +222,17 @@ def _unravel(at: int, shape: tuple[int, ...]) -> list[int]:
 
 def _report(
     where: str,
-    count: int,
-    total: int,
+    counts: tuple[int, int],
     index: tuple[int, ...],
-    found: Any,
-    wanted: Any,
-    rtol: float,
-    atol: float,
+    values: tuple[Any, Any],
+    tolerance: tuple[float, float],
 ) -> str:
     place = f"{where}[{', '.join(map(str, index))}]" if index else where
-    found, wanted = (v.item() if hasattr(v, "item") else v for v in (found, wanted))
+    found, wanted = (v.item() if hasattr(v, "item") else v for v in values)
     return (
-        f"{count} of {total} elements of {where} differ; the largest difference is at {place}: "
-        f"{found!r} instead of {wanted!r} (tolerances: relative {rtol:g}, absolute {atol:g})"
+        f"{counts[0]} of {counts[1]} elements of {where} differ; the largest difference is at "
+        f"{place}: {found!r} instead of {wanted!r} "
+        f"(tolerances: relative {tolerance[0]:g}, absolute {tolerance[1]:g})"
     )
 
 

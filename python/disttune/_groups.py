@@ -135,12 +135,9 @@ def _seat(group: Any, timeout: float) -> _core.ProcessGroup | None:
 
 def _store_of(group: Any, members: list[int], distributed: Any, c10d: Any) -> tuple[Any, str]:
     """Find the key-value store that a group's ranks share, and a prefix that is theirs in it."""
-    for find in (
-        lambda: group.get_group_store(),
-        lambda: c10d._get_process_group_store(group),
-    ):
+    for find in ("get_group_store", "_get_process_group_store"):
         try:
-            store = find()
+            store = getattr(group, find)() if hasattr(group, find) else getattr(c10d, find)(group)
         except (AttributeError, KeyError, RuntimeError):
             continue
         if store is not None:

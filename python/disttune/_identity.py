@@ -40,10 +40,7 @@ _WRITING = frozenset(
     ("append", "add", "update", "extend", "insert", "pop", "clear", "setdefault", "remove")
 )
 #: Methods of containers that leave them as they are.
-_READING = frozenset(
-    ("get", "items", "keys", "values", "index", "count", "copy", "union", "intersection")
-    + ("difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint", "all_kwargs")
-)
+_READING = frozenset((*dir(frozenset), *dir(tuple), "get", "items", "keys", "values", "all_kwargs"))
 
 
 def identity(

@@ -97,6 +97,6 @@ def zero(value: Any, name: str) -> None:
             zero(item, name)
     else:
         raise TypeError(
-            f"disttune: reset={name!r}: a {type(value).__qualname__} cannot be set to zero; tensors "
-            "and arrays can"
+            f"disttune: reset={name!r}: a {type(value).__qualname__} cannot be set to zero; "
+            "tensors and arrays can"
         )

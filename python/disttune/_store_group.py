@@ -164,7 +164,7 @@ class StoreGroup(_core.ProcessGroup):
                 self._line.post_delete(self._published)
             self._published = key
         else:
-            self._wait([key], [0], key, place, wait, entered)
+            self._wait({key: 0}, place, wait, entered)
             result = self._line.get(key, time.monotonic() + wait.patience) or ""
         # Gone also tells rank 0 that the result has been read.
         self._line.post_delete(mine)
@@ -197,7 +197,8 @@ class StoreGroup(_core.ProcessGroup):
 
     def _fold(self, key: str, place: _Place, wait: Any, entered: float) -> str:
         keys = [f"{key}/{r}" for r in range(self._size)]
-        self._wait(keys[1:], list(range(1, self._size)), key, place, wait, entered)
+        others = {name: rank for rank, name in enumerate(keys) if rank > 0}
+        self._wait(others, place, wait, entered)
         sides: dict[_Place, list[int]] = {}
         headers: dict[tuple[str, int], list[int]] = {}
         folded: array.array[int] | None = None
@@ -220,11 +221,9 @@ class StoreGroup(_core.ProcessGroup):
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def _wait(
-        self, keys: list[str], ranks: list[int], key: str, place: _Place, wait: Any, entered: float
-    ) -> None:
-        """Wait until ``keys``, which ``ranks`` set, are all there."""
-        missing = dict(zip(keys, ranks, strict=True))
+    def _wait(self, missing: dict[str, int], place: _Place, wait: Any, entered: float) -> None:
+        """Wait until these keys, which those ranks set, are all there."""
+        key = f"c/{place.sequence}.{place.index}"
         pause = 20e-6
         next_look = entered + _LOOK / 4
         while not self._line.has(list(missing), time.monotonic() + wait.patience):
@@ -429,8 +428,8 @@ def _node_name() -> str:
 def join(store: Any, prefix: str, rank: int, size: int, timeout: float) -> StoreGroup:
     """Meet the other ranks and take this rank's seat.
 
-    A store may outlive a group: keys of an earlier life, whose ranks may even have died, must not be
-    taken for the others' arrival. So each rank brings a random word; rank 0 proposes the list of
+    A store may outlive a group: keys of an earlier life, whose ranks may even have died, must not
+    be taken for the others' arrival. So each rank brings a random word; rank 0 proposes the list of
     them, anew whenever one changes, and makes it final when every rank has agreed to this list. A
     list without a rank's own word is not meant for it.
     """

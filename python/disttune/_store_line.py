@@ -6,6 +6,7 @@ made by a thread of the line's own, so that the caller can give up.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -109,7 +110,7 @@ class StoreLine:
         return bool(self._call(lambda: self._store.check(names), until))
 
     def get(self, key: str, until: float) -> str | None:
-        """The value of a key; nothing where it is not set."""
+        """Return the value of a key; nothing where it is not set."""
         name = self._prefix + key
 
         def read() -> str | None:
@@ -120,7 +121,7 @@ class StoreLine:
         return None if found is None else str(found)
 
     def get_all(self, keys: list[str], until: float) -> list[str]:
-        """The values of keys that are known to be set."""
+        """Return the values of keys that are known to be set."""
         names = [self._prefix + key for key in keys]
 
         def read() -> list[str]:
@@ -157,9 +158,7 @@ class StoreLine:
         """Forget a key, without waiting; a store that cannot keeps it."""
 
         def forget() -> None:
-            try:
+            with contextlib.suppress(AttributeError, NotImplementedError, RuntimeError):
                 self._store.delete_key(self._prefix + key)
-            except (AttributeError, NotImplementedError, RuntimeError):
-                pass
 
         self.post(forget)

@@ -137,9 +137,9 @@ def test_what_cannot_be_put_back_is_refused_by_name():
     def launch(x):
         pass
 
-    with pytest.raises(TypeError, match="restore='x'.*object"):
+    with pytest.raises(TypeError, match=r"restore='x'.*object"):
         GuardPlan(launch, restore=["x"]).begin((object(),), {}).before_run()
-    with pytest.raises(TypeError, match="reset='x'.*str"):
+    with pytest.raises(TypeError, match=r"reset='x'.*str"):
         GuardPlan(launch, reset=["x"]).begin(("a",), {}).before_run()
 
 

@@ -54,8 +54,8 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     return run(
-        ["maxima", "old_keys", "forgotten", "slow", "failing", "withdrawn", "alike"]
-        + ["out_of_step", "lengths", "notes", "defaults", "absent"],
+        "maxima old_keys forgotten slow failing withdrawn alike out_of_step lengths notes defaults "
+        "absent".split(),
         2,
         tmp_path_factory.mktemp("two"),
         tcp=True,
