@@ -10,6 +10,7 @@ namespace nb = nanobind;
 NB_MODULE(_core, m) {
   using namespace disttune::python;
   m.doc() = "The compiled part of disttune.";
+  m.attr("__version__") = disttune::k_version;
   try {
     add_error_classes(m.ptr());
     nb::register_exception_translator([](const std::exception_ptr& error, void*) {

@@ -211,15 +211,22 @@ void set_devices_differ(bool differ, PyObject* current) {
 std::uint32_t device_number(PyObject* const* args, Py_ssize_t count, Py_ssize_t& remembered) {
   static PyObject* const get_device = PyUnicode_InternFromString("get_device");
   PyTypeObject* type = tensor_type();
-  if (type != nullptr) {
-    if (remembered >= count || remembered < 0 || !PyObject_TypeCheck(args[remembered], type)) {
-      remembered = 0;
-      while (remembered < count && !PyObject_TypeCheck(args[remembered], type)) ++remembered;
+  // Zero for what is no tensor, or lies in host memory.
+  const auto accelerator = [&](Py_ssize_t at) -> std::uint32_t {
+    if (type == nullptr || !PyObject_TypeCheck(args[at], type)) return 0;
+    return number_of(checked(PyObject_CallMethodNoArgs(args[at], get_device)).get());
+  };
+  if (remembered >= 0 && remembered < count)
+    if (const std::uint32_t number = accelerator(remembered); number != 0) return number;
+  bool tensors = false;
+  for (Py_ssize_t at = 0; at < count; ++at) {
+    tensors = tensors || (type != nullptr && PyObject_TypeCheck(args[at], type));
+    if (const std::uint32_t number = accelerator(at); number != 0) {
+      remembered = at;
+      return number;
     }
-    if (remembered < count)
-      return number_of(checked(PyObject_CallMethodNoArgs(args[remembered], get_device)).get());
   }
-  if (!current_device()) return 0;
+  if (tensors || !current_device()) return 0;
   return number_of(checked(PyObject_CallNoArgs(current_device().get())).get());
 }
 

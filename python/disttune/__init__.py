@@ -1,0 +1,93 @@
+"""disttune: tuning of distributed accelerator operators by measured time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _describe, _messages
+from ._core import (
+    CandidateRecord,
+    CaptureError,
+    Device,
+    DeviceLost,
+    Disagreement,
+    DisttuneWarning,
+    Error,
+    Explanation,
+    GroupTimeout,
+    Measurement,
+    NestedContext,
+    NotTuned,
+    NoValidConfig,
+    PeerFailed,
+    ProcessGroup,
+    Record,
+    StoreError,
+    TuningRecord,
+    Value,
+    named,
+    parse,
+    register_description,
+    strategies,
+)
+
+_core.set_log(_messages.log)
+_describe.register_all()
+
+from ._describe import to_hashable  # noqa: E402 - the core must be ready
+from ._function import autotune, private_copy  # noqa: E402
+from ._groups import LOCAL, resolve_group, set_default_group  # noqa: E402
+from ._key import key  # noqa: E402
+
+_core.set_copier(private_copy)
+_core.set_group_resolver(resolve_group)
+
+__version__ = _core.__version__
+
+if TYPE_CHECKING:
+    from ._check import Check
+
+#: Names that are looked for when they are first used, so that an import stays small.
+_LATER = {
+    "Check": "_check",
+}
+
+__all__ = [
+    "LOCAL",
+    "CandidateRecord",
+    "CaptureError",
+    "Check",
+    "Device",
+    "DeviceLost",
+    "Disagreement",
+    "DisttuneWarning",
+    "Error",
+    "Explanation",
+    "GroupTimeout",
+    "Measurement",
+    "NestedContext",
+    "NoValidConfig",
+    "NotTuned",
+    "PeerFailed",
+    "ProcessGroup",
+    "Record",
+    "StoreError",
+    "TuningRecord",
+    "Value",
+    "autotune",
+    "key",
+    "named",
+    "parse",
+    "register_description",
+    "set_default_group",
+    "strategies",
+    "to_hashable",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        import importlib
+
+        return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

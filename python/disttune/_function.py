@@ -1,0 +1,325 @@
+"""``autotune``: the decorator for host launchers, and the cold parts of the object it makes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import _core
+from ._guard import GuardPlan
+from ._identity import identity
+from ._key import DeclaredKey
+from ._options import CALL_KEYWORDS, check_options
+from ._torch_device import stream_of
+
+__all__ = ["autotune", "importable_name", "private_copy"]
+
+_KINDS = inspect.Parameter
+
+
+def autotune(
+    config_space: Iterable[Mapping[str, Any]],
+    key_fn: Callable[..., Any] | DeclaredKey | None,
+    prune_fn: Callable[..., Any] | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], _core.Tuned]:
+    """Tune a host launcher: for each key the fastest entry of a space is found once, and kept.
+
+    Parameters
+    ----------
+    config_space
+        The candidates, mappings from parameter names of the function to values; entry 0 is the
+        default.
+    key_fn
+        ``key_fn(*args, **kwargs)`` returns what decides the choice (shapes, dtypes, rank count …):
+        numbers, strings, dtypes, and tuples, lists, dicts and sets of these. Or a declared key
+        (`disttune.key`), or ``None`` where one choice serves all calls.
+    prune_fn
+        ``prune_fn(entry, *args, **kwargs)``: true keeps an entry for these arguments.
+    **options
+        strategy : str
+            ``"fixed"`` (every candidate, equal counts) or another of `disttune.strategies()`.
+        warmup, repeat : int
+            Untimed and timed runs a candidate (5 and 10).
+        check : callable or Check
+            A reference that returns the right result; candidates that are wrong never win.
+        restore, reset : list of str
+            Parameters to put back, or to zero, before every run of a tuning.
+        prepare : callable
+            ``prepare(entry, *args, **kwargs)`` compiles an entry ahead, called in parallel.
+        version, name : str
+            With both given they alone are the function's identity, and records are shared with a
+            C++ launcher of the same name and version.
+        timer : str or callable
+            ``"auto"``, ``"device"``, ``"host"``, ``"graph"``, or a clock: a callable that returns
+            nanoseconds now; a sample is the difference of two readings.
+        cache : str
+            ``"hot"`` or ``"cold"``: whether the device's cache is flushed before timed runs.
+        store : path
+            A folder for the records instead of ``~/.triton_dist/autotune``.
+        ignore : list of str
+            Captured names that do not count for the function's identity.
+
+    Returns
+    -------
+    callable
+        The decorator. What it makes is called like the function, without the tuned arguments, and
+        takes the keywords ``autotune=True``, ``autotune_verbose=False``,
+        ``autotune_allow_arg_overwrite=False`` and ``autotune_pg=None`` besides.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option, an entry or a name that cannot be right. Most are found at decoration.
+    """
+    checked = check_options(options)
+    entries = _entries(config_space)
+    _check_key_fn(key_fn)
+    if prune_fn is not None and not callable(prune_fn):
+        raise TypeError(f"disttune: autotune(prune_fn={prune_fn!r}): a callable is wanted")
+
+    def decorate(fn: Callable[..., Any]) -> _core.Tuned:
+        return _make(fn, entries, key_fn, prune_fn, checked)
+
+    return decorate
+
+
+def _check_key_fn(key_fn: Any) -> None:
+    if key_fn is None or isinstance(key_fn, DeclaredKey) or callable(key_fn):
+        return
+    hint = ""
+    if isinstance(key_fn, (str, list, tuple)):
+        fields = (key_fn,) if isinstance(key_fn, str) else tuple(key_fn)
+        hint = f"; to name parameters write disttune.key({', '.join(map(repr, fields))})"
+    raise TypeError(f"disttune: autotune(key_fn={key_fn!r}): a callable or None is wanted{hint}")
+
+
+def _entries(config_space: Any) -> list[dict[str, Any]]:
+    if isinstance(config_space, (str, bytes, Mapping)) or not isinstance(config_space, Iterable):
+        hint = " (call it: config_space())" if callable(config_space) else ""
+        raise TypeError(
+            "disttune: autotune(config_space=…): a list of mappings from parameter names to values "
+            f"is wanted, not {type(config_space).__qualname__}{hint}"
+        )
+    entries = []
+    for index, entry in enumerate(config_space):
+        if not isinstance(entry, Mapping):
+            raise TypeError(
+                f"disttune: config_space[{index}] is a {type(entry).__qualname__}, not a mapping; "
+                'write {"name of the parameter": value}'
+            )
+        for name in entry:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"disttune: config_space[{index}]: names of parameters are strings, not {name!r}"
+                )
+        entries.append(dict(entry))
+    if not entries:
+        raise ValueError("disttune: the config_space is empty: there is nothing to choose from")
+    return entries
+
+
+def _make(
+    fn: Any,
+    entries: list[dict[str, Any]],
+    key_fn: Any,
+    prune_fn: Any,
+    options: dict[str, Any],
+) -> _core.Tuned:
+    if not callable(fn):
+        raise TypeError(f"disttune: autotune decorates functions, not {fn!r}")
+    if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
+        raise TypeError(
+            f"disttune: {fn!r} only starts its work when it is awaited or iterated: it cannot be "
+            "timed; decorate the function that does the work"
+        )
+    parameters = _Parameters(fn, options.get("name"))
+    parameters.check_entries(entries)
+    hooks = _Hooks(fn, key_fn, parameters, entries, options)
+    timer = options.get("timer")
+    clock = timer if callable(timer) else None
+    tuned = _core.make_tuned(
+        fn=fn,
+        name=parameters.name,
+        module=getattr(fn, "__module__", None) or "",
+        key_fn=key_fn,
+        key_fields=parameters.key_fields(key_fn) if isinstance(key_fn, DeclaredKey) else None,
+        prune_fn=prune_fn,
+        entries=entries,
+        positional=parameters.positional,
+        defaults=parameters.defaults,
+        hooks=hooks,
+        clock=clock,
+        options={
+            "strategy": options.get("strategy"),
+            "warmup": options.get("warmup"),
+            "repeat": options.get("repeat"),
+            "timer": None if clock is not None else timer,
+            "cache": options.get("cache"),
+            "store": options.get("store"),
+            "checked": options.get("check") is not None,
+            "clock_name": getattr(clock, "__name__", "clock"),
+        },
+    )
+    functools.update_wrapper(tuned, fn)
+    return tuned
+
+
+class _Parameters:
+    """What is known of the parameters of a function."""
+
+    def __init__(self, fn: Any, name: str | None) -> None:
+        try:
+            self.signature: inspect.Signature | None = inspect.signature(fn)
+        except (TypeError, ValueError):  # some functions that are written in C
+            self.signature = None
+        inner = fn.func if isinstance(fn, functools.partial) else fn
+        self.name = name or getattr(inner, "__name__", None) or type(inner).__name__
+        parameters = list(self.signature.parameters.values()) if self.signature else []
+        by_position = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
+        self.positional = tuple(p.name for p in parameters if p.kind in by_position)
+        self.positional_only = {p.name for p in parameters if p.kind is _KINDS.POSITIONAL_ONLY}
+        self.named = [
+            p.name for p in parameters if p.kind not in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
+        ]
+        self.takes_any = not parameters or any(p.kind is _KINDS.VAR_KEYWORD for p in parameters)
+        if self.signature is not None and not parameters:
+            self.takes_any = False
+        self.defaults = {p.name: p.default for p in parameters if p.default is not _KINDS.empty}
+        for keyword in CALL_KEYWORDS:
+            if keyword in self.named:
+                raise ValueError(
+                    f"disttune: {self.name}() has a parameter named {keyword!r}, which would never "
+                    "reach it: calls of a tuned function take that keyword themselves; rename it"
+                )
+
+    def check_entries(self, entries: list[dict[str, Any]]) -> None:
+        for index, entry in enumerate(entries):
+            for name in entry:
+                self._check_name(index, name)
+
+    def _check_name(self, index: int, name: str) -> None:
+        where = f"disttune: config_space[{index}]"
+        if name in CALL_KEYWORDS:
+            raise ValueError(f"{where} sets {name!r}, which is a keyword of tuned calls")
+        if name in self.positional_only:
+            raise ValueError(
+                f"{where} sets {name!r}, which {self.name}() takes by position only; tuned values "
+                "are passed by keyword"
+            )
+        if name not in self.named and not self.takes_any:
+            raise ValueError(
+                f"{where} sets {name!r}, but {self.name}() has no such parameter; it has "
+                f"{', '.join(self.named) or 'none'}"
+            )
+
+    def key_fields(self, declared: DeclaredKey) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
+        for parameter, _ in declared.steps():
+            if parameter not in self.named and not self.takes_any:
+                raise ValueError(
+                    f"disttune: {declared!r} names {parameter!r}, but {self.name}() has no such "
+                    f"parameter; it has {', '.join(self.named) or 'none'}"
+                )
+        return declared.steps()
+
+
+class _Hooks:
+    """The parts of a cold call that are written in Python; asked for by name from the core."""
+
+    def __init__(
+        self,
+        fn: Any,
+        key_fn: Any,
+        parameters: _Parameters,
+        entries: list[dict[str, Any]],
+        options: dict[str, Any],
+    ) -> None:
+        self._fn = fn
+        self._key_fn = key_fn
+        self._parameters = parameters
+        self._options = options
+        #: The distinct sets of names that entries set.
+        self._names = list(dict.fromkeys(tuple(entry) for entry in entries))
+        plan = GuardPlan(
+            fn, options.get("check"), options.get("restore", ()), options.get("reset", ())
+        )
+        self.guarded = plan.needed
+        self.guard = plan.begin
+        self.prepare = options.get("prepare")
+        self.can_prepare = self.prepare is not None
+        self.stream = stream_of
+
+    def identity(self) -> dict[str, str]:
+        """Who the function is; asked once, at the first miss."""
+        options = self._options
+        return identity(
+            self._fn,
+            self._key_fn,
+            options.get("version"),
+            options.get("name"),
+            options.get("ignore", ()),
+        )
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for a call that no candidate could make."""
+        signature = self._parameters.signature
+        if signature is None:
+            return
+        given = {*self._parameters.positional[: len(args)], *kwargs}
+        problem: TypeError | None = None
+        for names in self._names:
+            try:
+                signature.bind(
+                    *args, **kwargs, **{name: None for name in names if name not in given}
+                )
+            except TypeError as error:
+                problem = problem or error
+            else:
+                return
+        raise TypeError(f"{self._parameters.name}() {problem}")
+
+
+def private_copy(value: Any) -> Any:
+    """Copy a candidate's value, so that what a launcher does to it stays its own.
+
+    A value that cannot be copied deeply is copied flat, and one that cannot be copied at all is
+    passed as it is. Functions (a configuration's ``pre_hook``) are never copied.
+    """
+    memo: dict[int, Any] = {}
+    hook = getattr(value, "pre_hook", None)
+    if hook is not None:
+        memo[id(hook)] = hook
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:
+        try:
+            return copy.copy(value)
+        except Exception:
+            return value
+
+
+def importable_name(tuned: _core.Tuned) -> str:
+    """Return the name under which a tuned function is pickled.
+
+    Raises
+    ------
+    pickle.PicklingError
+        It cannot be found again by its module and qualified name.
+    """
+    module = getattr(tuned, "__module__", None)
+    qualname = getattr(tuned, "__qualname__", None) or tuned.name
+    found: Any = sys.modules.get(module) if module else None
+    for part in str(qualname).split("."):
+        found = getattr(found, part, None)
+    if found is not tuned:
+        raise pickle.PicklingError(
+            f"disttune: the tuned function {module}.{qualname} cannot be pickled: it is pickled by "
+            "its name, like a function, and is not found under it; define it at the top level of "
+            "a module"
+        )
+    return str(qualname)

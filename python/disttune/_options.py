@@ -1,0 +1,173 @@
+"""The options of ``autotune``: which there are, and what they accept."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import _core
+
+__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options"]
+
+#: Keywords of a call, taken out before the function sees them.
+CALL_KEYWORDS = (
+    "autotune",
+    "autotune_verbose",
+    "autotune_allow_arg_overwrite",
+    "autotune_pg",
+)
+#: Options that other tuners, or other places of this one, use for the same thing.
+_ELSEWHERE = {
+    "configs": "config_space",
+    "space": "config_space",
+    "key": "key_fn",
+    "prune": "prune_fn",
+    "prune_configs_by": "prune_fn",
+    "warmups": "warmup",
+    "n_warmup": "warmup",
+    "num_warmup": "warmup",
+    "rep": "repeat",
+    "reps": "repeat",
+    "repeats": "repeat",
+    "n_repeat": "repeat",
+    "clock": "timer",
+    "reset_to_zero": "reset",
+    "restore_value": "restore",
+    "cache_dir": "store",
+    "folder": "store",
+    "reference": "check",
+}
+_NOT_HERE = {
+    "is_dist": "contextual_autotune takes it; here the group of the call decides (autotune_pg)",
+    "group": "it belongs to the call: f(…, autotune_pg=group)",
+    "pg": "it belongs to the call: f(…, autotune_pg=group)",
+    "verbose": "it belongs to the call: f(…, autotune_verbose=True)",
+    "persist": "it is an option of contextual_autotune; choices of autotune are always stored",
+    **{
+        name: f"it belongs to the call: f(…, {name}=…)"
+        for name in ("autotune_verbose", "autotune_allow_arg_overwrite", "autotune_pg")
+    },
+}
+
+
+def check_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Refuse unknown options and values that an option does not accept."""
+    for name in given:
+        if name not in OPTIONS:
+            raise TypeError(_unknown(name))
+    return {name: OPTIONS[name](name, value) for name, value in given.items() if value is not None}
+
+
+def _unknown(name: str) -> str:
+    text = f"disttune: autotune() has no option {name!r}"
+    if name in _ELSEWHERE:
+        text += f" (it is {_ELSEWHERE[name]!r} here)"
+    elif name in _NOT_HERE:
+        text += f": {_NOT_HERE[name]}"
+    else:
+        close = difflib.get_close_matches(name, [*OPTIONS, "config_space", "key_fn", "prune_fn"])
+        if close:
+            text += " (did you mean " + " or ".join(map(repr, close)) + "?)"
+    return f"{text}. Options: {', '.join(OPTIONS)}"
+
+
+def _wrong(name: str, value: Any, wanted: str) -> str:
+    return f"disttune: autotune({name}={value!r}): {wanted}"
+
+
+def _count(least: int) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(_wrong(name, value, "a whole number is wanted"))
+        if not least <= value <= 65535:
+            raise ValueError(_wrong(name, value, f"from {least} to 65535"))
+        return value
+
+    return check
+
+
+def _one_of(names: Callable[[], Iterable[str]]) -> Callable[[str, Any], str]:
+    def check(name: str, value: Any) -> str:
+        known = list(names())
+        if not isinstance(value, str):
+            raise TypeError(_wrong(name, value, f"one of {', '.join(map(repr, known))}"))
+        if value not in known:
+            close = difflib.get_close_matches(value, known)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise ValueError(_wrong(name, value, f"one of {', '.join(map(repr, known))}{hint}"))
+        return value
+
+    return check
+
+
+def _timer(name: str, value: Any) -> Any:
+    if callable(value):
+        return value
+    return _one_of(lambda: ("auto", "device", "host", "graph"))(name, value)
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = (value,)
+    try:
+        names = tuple(value)
+    except TypeError:
+        raise TypeError(_wrong(name, value, "a list of names is wanted")) from None
+    if not all(isinstance(item, str) for item in names):
+        raise TypeError(_wrong(name, value, "a list of names is wanted"))
+    return names
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(_wrong(name, value, "a text is wanted"))
+    if not value:
+        raise ValueError(_wrong(name, value, "it must not be empty"))
+    return value
+
+
+def _folder(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(_wrong(name, value, "a folder is wanted"))
+    folder = os.fspath(value)
+    if isinstance(folder, bytes):
+        folder = os.fsdecode(folder)
+    if not folder:
+        raise ValueError(_wrong(name, value, "it must not be empty"))
+    return os.path.expanduser(folder)
+
+
+def _callable(name: str, value: Any) -> Any:
+    if not callable(value):
+        raise TypeError(_wrong(name, value, "a callable is wanted"))
+    return value
+
+
+def _check(name: str, value: Any) -> Any:
+    from ._check import Check
+
+    if isinstance(value, Check):
+        return value
+    if not callable(value):
+        raise TypeError(_wrong(name, value, "a reference function or disttune.Check is wanted"))
+    return Check(value)
+
+
+#: Option to what checks, and normalises, its value. ``None`` is every option's "not given".
+OPTIONS: dict[str, Callable[[str, Any], Any]] = {
+    "strategy": _one_of(_core.strategies),
+    "warmup": _count(0),
+    "repeat": _count(1),
+    "check": _check,
+    "restore": _names,
+    "reset": _names,
+    "prepare": _callable,
+    "version": _text,
+    "timer": _timer,
+    "cache": _one_of(lambda: ("hot", "cold")),
+    "store": _folder,
+    "name": _text,
+    "ignore": _names,
+}
