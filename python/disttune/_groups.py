@@ -7,6 +7,7 @@ a seat is kept as long as its group.
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import threading
 import weakref
@@ -48,9 +49,10 @@ def set_default_group(group: Any) -> None:
     """
     global _default  # noqa: PLW0603 - one default a process is the point
     _default = group
+    _core.forget_default_group()
 
 
-def resolve_group(group: Any = None, timeout: float = 600.0) -> _core.ProcessGroup | None:
+def resolve_group(group: Any = None, timeout: float | None = None) -> _core.ProcessGroup | None:
     """Find the seat that a call uses.
 
     Parameters
@@ -58,7 +60,8 @@ def resolve_group(group: Any = None, timeout: float = 600.0) -> _core.ProcessGro
     group
         What the caller passed as ``autotune_pg``.
     timeout
-        Seconds that the ranks have for meeting at a group's first use.
+        Seconds that the ranks have for meeting at a group's first use; ``None``: as the
+        environment says (``TRITON_DIST_AUTOTUNE_TIMEOUT``, 600).
 
     Returns
     -------
@@ -83,7 +86,15 @@ def resolve_group(group: Any = None, timeout: float = 600.0) -> _core.ProcessGro
         return None
     if isinstance(group, _core.ProcessGroup):
         return group
-    return _seat(group, timeout)
+    return _seat(group, _timeout() if timeout is None else timeout)
+
+
+def _timeout() -> float:
+    try:
+        seconds = float(os.environ.get("TRITON_DIST_AUTOTUNE_TIMEOUT") or 600)
+    except ValueError:
+        return 600.0  # the session, which reads the environment next, says what is wrong
+    return seconds if seconds > 0 else 600.0
 
 
 def _torch_distributed() -> Any:

@@ -111,7 +111,7 @@ def _main_name() -> str:
     """Name the main module alike in the program, in its spawned workers and when imported."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name:
+    if spec is not None and spec.name and spec.name != "disttune.takeover":
         return str(spec.name).removesuffix(".__main__")
     file = getattr(main, "__file__", None)
     return os.path.splitext(os.path.basename(file))[0] if file else "__main__"

@@ -1,0 +1,171 @@
+"""The command line: ``disttune env``, ``disttune list``, ``disttune show``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import _core
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="disttune", description="Look at what disttune has tuned, and at its settings."
+    )
+    parser.add_argument("--version", action="version", version=f"disttune {_core.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    env = commands.add_parser("env", help="every environment variable, with its value now")
+    env.add_argument("--markdown", action="store_true", help="the table of the documentation")
+    env.set_defaults(run=_env)
+
+    listing = commands.add_parser("list", help="the records of the store, one a line")
+    listing.add_argument("name", nargs="?", default="", help="of this function only")
+    listing.add_argument("--store", metavar="FOLDER", help="instead of the environment's")
+    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    listing.set_defaults(run=_list)
+
+    show = commands.add_parser("show", help="one record, or all records of a function")
+    show.add_argument("what", metavar="FILE|NAME", help="a record's path, or a function's name")
+    show.add_argument("--store", metavar="FOLDER", help="instead of the environment's")
+    show.set_defaults(run=_show)
+
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except BrokenPipeError:  # `disttune list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (_core.Error, OSError, ValueError) as error:
+        print(f"disttune: {str(error).removeprefix('disttune: ')}", file=sys.stderr)
+        return 1
+
+
+def _env(arguments: argparse.Namespace) -> int:
+    if not arguments.markdown:
+        print(_core.describe_environment().rstrip("\n"))
+        return 0
+    print("| variable | accepts | default | meaning |\n| --- | --- | --- | --- |")
+    for name, accepts, default, meaning in _core.environment_table():
+        cells = (f"`{name}`", accepts, default or "–", meaning)
+        print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return 0
+
+
+def _milliseconds(nanoseconds: float | None) -> str:
+    return "–" if nanoseconds is None else f"{nanoseconds / 1e6:.4g} ms"
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    entries = _core.list_store(arguments.name, arguments.store)
+    if arguments.json:
+        for entry in entries:
+            print(json.dumps({key: _plain(value) for key, value in entry.items()}))
+        return 0
+    if not entries:
+        what = f"no records of {arguments.name!r}" if arguments.name else "no records"
+        print(f"{what} in {arguments.store or 'the store'}", file=sys.stderr)
+        return 0
+    for entry in sorted(entries, key=lambda e: (e["name"], str(e["created"]))):
+        winner, default = entry["winner_ns"], entry["default_ns"]
+        gain = f", {default / winner:.2f}x the default" if winner and default else ""
+        kind = " (original format)" if entry["original_format"] else ""
+        chosen = "nothing works" if entry["winner"] is None else str(entry["winner"])
+        print(f"{entry['name']}  {entry['created']}  {_milliseconds(winner)}{gain}{kind}")
+        print(f"    key     {_callers_key(entry['key'])}")
+        print(f"    winner  {chosen}")
+        print(f"    file    {entry['file']}")
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _callers_key(key: Any) -> str:
+    """Return the caller's part of a full key text."""
+    try:
+        fields = key.python()
+        if isinstance(fields, dict) and "key" in fields:
+            return str(_core.describe(fields["key"]))
+    except (TypeError, ValueError, AttributeError):
+        pass
+    return str(key)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    if os.path.isfile(arguments.what):
+        _show_file(arguments.what)
+        return 0
+    entries = _core.list_store(arguments.what, arguments.store)
+    if not entries:
+        print(
+            f"disttune: {arguments.what!r} is neither a file nor a function with records",
+            file=sys.stderr,
+        )
+        return 1
+    for index, entry in enumerate(entries):
+        if index:
+            print()
+        _show_file(str(entry["file"]))
+    return 0
+
+
+def _show_file(path: str) -> None:
+    try:
+        record = _core.load_record(path)
+    except _core.StoreError:
+        _show_original(path)
+        return
+    print(f"{record.module}.{record.name}" if record.module else record.name)
+    print(f"  file      {path}")
+    print(f"  key       {record.key!r}")
+    print(f"  hardware  {record.hardware!r}")
+    print(f"  group     {'one process' if record.group is None else repr(record.group)}")
+    print(f"  policy    {record.policy!r}")
+    if record.overwritten is not None:
+        print(f"  overwritten by the caller  {record.overwritten!r}")
+    for tuning in record.tunings:
+        _show_tuning(tuning)
+
+
+def _show_tuning(tuning: _core.TuningRecord) -> None:
+    quality = f", {', '.join(tuning.quality)}" if tuning.quality else ""
+    print(
+        f"  tuned {tuning.created} on {tuning.host}, {tuning.strategy}, {tuning.warmup} + "
+        f"{tuning.repeat} runs, gate {tuning.gate}{quality}"
+    )
+    print(
+        f"    {tuning.prepare_seconds:.3g} s preparing, {tuning.measure_seconds:.3g} s measuring; "
+        f"versions {tuning.deps!r}"
+    )
+    for candidate in sorted(
+        tuning.candidates, key=lambda c: (c.score_ns is None, c.score_ns or 0.0)
+    ):
+        mark = "*" if tuning.winner is not None and candidate.config == tuning.winner else " "
+        text = ", ".join(f"{name}={value}" for name, value in candidate.config.items())
+        if candidate.score_ns is not None:
+            print(f"   {mark}{_milliseconds(candidate.score_ns):>12}  {text}")
+        else:
+            reason = candidate.reason.splitlines()[0] if candidate.reason else ""
+            print(f"   {mark}{candidate.status:>12}  {text}{'  ' + reason if reason else ''}")
+
+
+def _show_original(path: str) -> None:
+    data = _core.load_original_form(path)
+    print(f"{data['func']} (original format)")
+    print(f"  file   {path}\n  key    {data['key']!r}\n  tuned  {data['timestamp']}")
+    for milliseconds, entry in data["config"]:
+        text = ", ".join(f"{name}={value}" for name, value in entry.items())
+        print(f"    {milliseconds:>10.4g} ms  {text}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""Versions of the software that decides how fast a launcher is: a record's ``deps``."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+
+__all__ = ["versions"]
+
+#: Distributions whose version matters, by the module that shows that the caller uses them.
+_PACKAGES = ("torch", "torch_npu", "triton", "triton_dist", "numpy", "mindspore")
+
+
+def versions() -> dict[str, str]:
+    """Return name to version of what the caller has imported.
+
+    A package that is not imported is unknown, which is no difference to any version.
+    """
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in _PACKAGES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        for name in ("cuda", "hip", "cann", "xpu"):
+            version = getattr(getattr(torch, "version", None), name, None)
+            if isinstance(version, str):
+                found[f"torch.{name}"] = version
+        if "torch.cuda" in found and "torch.distributed" in sys.modules:
+            with contextlib.suppress(Exception):  # asked for information only
+                found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
