@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,9 +12,17 @@ namespace {
 
 using namespace disttune::core;
 
+/// Digits as 9, so that a time's shape can be compared.
+std::string shape(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c >= '0' && c <= '9'; }, '9');
+  return text;
+}
+
 TEST(Text, Times) {
-  EXPECT_TRUE(std::regex_match(utc_now(), std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")));
-  EXPECT_TRUE(std::regex_match(utc_stamp(), std::regex(R"(\d{8}T\d{6}\.\d{6}Z)")));
+  EXPECT_EQ(shape(utc_now()), "9999-99-99T99:99:99Z");
+  EXPECT_EQ(shape(utc_stamp()), "99999999T999999.999999Z");
+  EXPECT_TRUE(utc_now().starts_with("20"));
 }
 
 TEST(Text, HostNameIsThere) { EXPECT_FALSE(host_name().empty()); }
@@ -45,7 +53,11 @@ TEST(Text, UnsafeNamesBecomeSafeAndStayApart) {
   std::set<std::string> safe;
   for (const std::string& name : names) {
     const std::string s = safe_name(name);
-    EXPECT_TRUE(std::regex_match(s, std::regex("[A-Za-z0-9_-][A-Za-z0-9._-]*"))) << s;
+    EXPECT_NE(s.front(), '.');
+    EXPECT_EQ(s.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789._-"),
+              std::string::npos)
+        << s;
     EXPECT_LE(s.size(), 100U);
     EXPECT_NE(s, name);
     EXPECT_TRUE(safe.insert(s).second) << s;
