@@ -62,6 +62,8 @@ struct Stopwatch::Impl {
                  std::span<std::int64_t> host_ns);
   void perform(const Visit& visit, detail::Attempt& attempt, Nesting& nesting,
                std::span<std::int64_t> samples, std::span<std::int64_t> host_ns);
+  std::optional<Retry> timed_run(const Visit& visit, detail::Attempt& attempt, Nesting& nesting,
+                                 std::size_t i, std::int64_t& host_ns);
   void warm_up(const Visit& visit, detail::Attempt& attempt);
   void capture(const Visit& visit, detail::Attempt& attempt);
   void after_failure(const Visit& visit, VisitEnd& end);
@@ -85,6 +87,9 @@ struct Stopwatch::Impl {
 
   void drain() { waiting.drain(policy.patience); }
 
+  /// Work is done when the launcher returns: its result need not be kept, and the next run finds
+  /// the memory as a caller's would.
+  [[nodiscard]] bool works_on_host() const { return device->clock() == "host"; }
   [[nodiscard]] bool host_timed() const { return policy.host_clock || policy.clock; }
   [[nodiscard]] std::int64_t read_clock() const {
     if (policy.clock) return passing(policy.clock);
@@ -166,26 +171,27 @@ void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nest
   if (visit.timed == 0) return;
   if (policy.graph) capture(visit, attempt);
 
-  const auto launch = [&] {
-    if (policy.graph)
-      timer->replay();
-    else
-      attempt.run(visit.candidate);
-  };
   stage = "timed run";
   constexpr std::int64_t k_unread = 0;
   std::ranges::fill(samples, k_unread);
+  const auto run = [&](std::size_t i) {
+    const auto retry = timed_run(visit, attempt, nesting, i, host_ns[i]);
+    if (retry) samples[i] = core::sample_of(*retry);
+  };
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    nesting.fresh();
-    close_gate();
-    attempt.before_run();
-    gate.progress();
-    if (policy.cold) timer->flush();
-    host_ns[i] = marked(i, launch);
-    if (nesting.spoiled()) samples[i] = core::sample_of(Retry::spoiled);
-    if (mode == TimingMode::gate_a_run) {
-      if (open_gate(TimingMode::ungated)) samples[i] = core::sample_of(Retry::stalled);
-      drain();  // each run finds the device's queue empty
+    try {
+      run(i);
+    } catch (const std::exception& e) {
+      // All results are kept while one gate is closed: they may be what fills the memory.
+      if (i == 0 || mode != TimingMode::gate_a_visit ||
+          failure_of(stage, e).status != Status::out_of_resources)
+        throw;
+      if (open_gate(TimingMode::gate_a_run))
+        std::ranges::fill(samples.first(i), core::sample_of(Retry::stalled));
+      weaken(TimingMode::gate_a_run);
+      drain();
+      attempt.drop_results();
+      run(i);
     }
   }
   // What ran behind an opened gate, and what was queued with it, is worth nothing.
@@ -195,6 +201,32 @@ void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nest
   drain();
   for (std::size_t i = 0; i < samples.size(); ++i)
     if (samples[i] == k_unread) samples[i] = elapsed(i);
+}
+
+std::optional<Retry> Stopwatch::Impl::timed_run(const Visit& visit, detail::Attempt& attempt,
+                                                Nesting& nesting, std::size_t i,
+                                                std::int64_t& host_ns) {
+  nesting.fresh();
+  close_gate();
+  attempt.before_run();
+  gate.progress();
+  if (policy.cold) timer->flush();
+  host_ns = marked(i, [&] {
+    if (policy.graph)
+      timer->replay();
+    else
+      attempt.run(visit.candidate);
+  });
+  std::optional<Retry> retry;
+  if (nesting.spoiled()) retry = Retry::spoiled;
+  bool done = host_timed() || works_on_host();
+  if (mode == TimingMode::gate_a_run) {
+    if (open_gate(TimingMode::ungated)) retry = Retry::stalled;
+    drain();  // each run finds the device's queue empty
+    done = true;
+  }
+  if (done && !policy.graph) attempt.drop_results();  // a graph's results are written again
+  return retry;
 }
 
 void Stopwatch::Impl::warm_up(const Visit& visit, detail::Attempt& attempt) {
@@ -207,6 +239,7 @@ void Stopwatch::Impl::warm_up(const Visit& visit, detail::Attempt& attempt) {
     const nanoseconds took = policy.now() - began;
     // The first run may compile and load: it says nothing of the timed ones where others do.
     longest = i == 1 ? took : std::max(longest, took);
+    if (works_on_host()) attempt.drop_results();
   }
   if (visit.untimed > 0) usual_host_time = longest;
   drain();
@@ -250,7 +283,7 @@ std::int64_t Stopwatch::Impl::marked(std::size_t slot, const Launch& launch) {
     drain();
     readings[slot] = difference(start, read_clock());
     ended = policy.now();
-  } else if (device->clock() == "host") {
+  } else if (works_on_host()) {
     began = policy.now();
     timer->start(slot);
     launch();

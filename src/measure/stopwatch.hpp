@@ -11,7 +11,9 @@
 //   release      nothing of ours waits for the device between hold and here
 //   synchronize, read, and only then the runs' results are dropped (a destructor may wait for the
 //                device, which would never come behind a closed gate)
-// `gate_a_visit` holds once around all runs of a visit, `gate_a_run` around each.
+// `gate_a_visit` holds once around all runs of a visit, `gate_a_run` around each; there, and where
+// the host's clock counts, each run is waited for and its result dropped at once. A visit whose
+// kept results fill the memory goes on as `gate_a_run`.
 // Nothing is run again here: a sample that is worth nothing is a retry code, and the tuning
 // schedules the repetition, so that all ranks repeat alike.
 #pragma once

@@ -72,6 +72,51 @@ TEST(Stopwatch, results_live_until_the_gate_is_open_and_the_stream_drained) {
   EXPECT_EQ(last_before_drop, (Log{"synchronize", "elapsed 2"}));
 }
 
+TEST(Stopwatch, results_are_dropped_run_by_run_where_each_run_is_waited_for) {
+  Rig rig;
+  const auto drops_in = [&](Stopwatch& watch) {
+    ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us); });
+    visit(watch, attempt, {0, 2, 3});
+    return attempt.drops;
+  };
+  auto gated = rig.watch();
+  EXPECT_EQ(drops_in(gated), 2);  // after the untimed runs, after the visit
+  gated.weaken(TimingMode::gate_a_run);
+  EXPECT_EQ(drops_in(gated), 5);
+  auto policy = rig.policy();
+  policy.host_clock = true;
+  auto host_clock = rig.watch(policy);
+  EXPECT_EQ(drops_in(host_clock), 5);
+  policy.graph = true;  // the captured run's results are written by every replay
+  auto graph = rig.watch(policy);
+  EXPECT_EQ(drops_in(graph), 2);
+  Stopwatch host({}, {}, 3);
+  EXPECT_EQ(drops_in(host), 7);
+}
+
+// S70: copies that are kept while tuning, close to the memory limit.
+TEST(Stopwatch, S70_results_that_fill_the_memory_behind_one_gate_are_kept_a_run_at_a_time) {
+  Rig rig;
+  auto watch = rig.watch();
+  int kept = 0;
+  ScriptedAttempt attempt([&](std::size_t c) {
+    rig.device->launch(5us, 1us);
+    if (++kept > (c == 0 ? 3 : 0)) throw std::bad_alloc();
+  });
+  attempt.on_drop = [&] {
+    EXPECT_FALSE(rig.device->held());
+    kept = 0;
+  };
+  auto t = visit(watch, attempt, {0, 1, 8});
+  EXPECT_EQ(t.end.status, Status::ok) << t.end.reason;
+  EXPECT_EQ(std::ranges::count_if(t.samples, [](std::int64_t s) { return s >= 5000; }), 8);
+  EXPECT_TRUE(std::ranges::none_of(t.samples, core::is_retry));
+  EXPECT_EQ(watch.mode(), TimingMode::gate_a_run);
+
+  t = visit(watch, attempt, {1, 0, 2});  // not even one fits
+  EXPECT_EQ(t.end.status, Status::out_of_resources);
+}
+
 // S64: launch overhead inside the sample favours candidates that launch cheaply.
 TEST(Stopwatch, S64_a_gated_sample_holds_no_host_time_and_host_time_is_told_beside_it) {
   Rig rig;
