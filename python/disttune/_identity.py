@@ -9,20 +9,19 @@ program finds its records again in every process.
 from __future__ import annotations
 
 import dataclasses
-import dis
 import functools
 import hashlib
 import inspect
 import os
 import sys
-import sysconfig
 import textwrap
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _core
+from ._reach import Uses, functions_in, inner_function, installed, is_state
 from ._source import FunctionSource, SourceCache, code_text
 
 __all__ = ["digest_of", "identity", "qualified_name"]
@@ -33,14 +32,6 @@ _LONGEST_TEXT = 160
 _MOST_PARTS = 96
 #: Packages whose functions are software versions (``deps``), not part of a user's function.
 _OUTSIDE = frozenset({"disttune", "torch", "torch_npu", "triton", "numpy", "nanobind"})
-_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"})
-_WRITING = frozenset(
-    ("append", "add", "update", "extend", "insert", "pop", "clear", "setdefault", "remove")
-)
-#: Methods of containers that leave them as they are.
-_READING = frozenset((*dir(frozenset), *dir(tuple), "get", "items", "keys", "values", "all_kwargs"))
 
 
 def identity(
@@ -137,49 +128,6 @@ def _type_name(value: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-@functools.lru_cache(maxsize=1)
-def _library_roots() -> tuple[str, ...]:
-    roots = {sysconfig.get_paths().get(kind) for kind in ("stdlib", "platstdlib")}
-    return tuple(os.path.realpath(root) + os.sep for root in roots if root)
-
-
-def _installed(filename: str) -> bool:
-    """Whether a file belongs to an installed library rather than to the user's own tree."""
-    if filename.startswith("<"):
-        return filename.startswith("<frozen ")
-    path = os.path.realpath(filename)
-    if any(part in ("site-packages", "dist-packages") for part in path.split(os.sep)):
-        return True
-    return path.startswith(_library_roots())
-
-
-def _inner_function(value: Any) -> types.FunctionType | None:
-    """Find the plain function below a kernel, a tuned launcher or a wrapping decorator."""
-    for _ in range(16):
-        if isinstance(value, types.FunctionType):
-            return value
-        if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
-            return None
-        if isinstance(value, types.MethodType):
-            value = value.__func__
-            continue
-        if isinstance(value, functools.partial):
-            value = value.func
-            continue
-        below = None
-        for attribute in ("fn", "__wrapped__"):
-            try:
-                below = getattr(value, attribute, None)
-            except Exception:  # an object of the user's may do anything here
-                below = None
-            if below is not None and below is not value:
-                break
-        if below is None or not (callable(below) or hasattr(type(below), "run")):
-            return None
-        value = below
-    return None
-
-
 @dataclasses.dataclass
 class _Captured:
     """A name that a function takes from outside itself."""
@@ -210,7 +158,7 @@ class _Walk:
         self._key_fn = key_fn
         self._ignore = ignore
         self._sources = SourceCache()
-        inner = _inner_function(fn)
+        inner = inner_function(fn)
         self._package = _module_name(inner if inner is not None else fn).split(".")[0]
         self._reached: dict[int, _Reached] = {}
         self._labels: dict[str, int] = {}
@@ -249,7 +197,7 @@ class _Walk:
             self._extra[f"{prefix}self"] = self._value_text(fn.__self__)
             self._root(fn.__func__, label)
             return
-        inner = _inner_function(fn)
+        inner = inner_function(fn)
         if inner is not None:
             self._enqueue(inner, label)
             self._note_kernel(fn, prefix)
@@ -301,7 +249,7 @@ class _Walk:
 
     def _explore(self, reached: _Reached) -> None:
         fn = reached.fn
-        uses = _Uses(fn.__code__)
+        uses = Uses(fn.__code__)
         written = reached.source.written if reached.source is not None else frozenset()
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
@@ -321,7 +269,7 @@ class _Walk:
             if name in uses.stored:
                 self._state.add(place)
         for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
-            for item in _functions_in(value):
+            for item in functions_in(value):
                 if self._in_scope(item):
                     self._enqueue(item, None)
 
@@ -339,7 +287,7 @@ class _Walk:
         if isinstance(captured.value, types.ModuleType):
             self._through_module(reached, captured.value, read)
             return
-        if _is_state(captured.value, name in written, read):
+        if is_state(captured.value, name in written, read):
             self._state.add(captured.place)
         self._capture(reached, captured)
 
@@ -364,7 +312,7 @@ class _Walk:
     def _capture(self, reached: _Reached, captured: _Captured) -> None:
         if captured.name in self._ignore:
             return
-        inner = None if isinstance(captured.value, type) else _inner_function(captured.value)
+        inner = None if isinstance(captured.value, type) else inner_function(captured.value)
         if inner is not None and not captured.closure and not self._in_scope(inner):
             return
         self._alive.append(captured.value)
@@ -373,7 +321,7 @@ class _Walk:
             self._enqueue(inner, None)
             self._note_kernel(captured.value, f"{self._reached[id(inner)].label} ")
         elif isinstance(captured.value, (list, tuple, dict)):
-            for item in _functions_in(captured.value):
+            for item in functions_in(captured.value):
                 if self._in_scope(item):
                     self._enqueue(item, None)
 
@@ -383,7 +331,7 @@ class _Walk:
             return False
         if top and top == self._package:
             return True
-        return not _installed(fn.__code__.co_filename)
+        return not installed(fn.__code__.co_filename)
 
     def _in_scope_module(self, module: types.ModuleType) -> bool:
         top = module.__name__.split(".")[0]
@@ -392,7 +340,7 @@ class _Walk:
         if top == self._package:
             return True
         file = getattr(module, "__file__", None)
-        return file is not None and not _installed(file)
+        return file is not None and not installed(file)
 
     # -- rendering -----------------------------------------------------------------------------
 
@@ -430,7 +378,7 @@ class _Walk:
         value = captured.value
         if captured.place in self._state or isinstance(value, type):
             return None
-        inner = _inner_function(value)
+        inner = inner_function(value)
         if inner is not None:
             return None  # it has parts of its own
         text = self._deep_text(value, 0)
@@ -444,7 +392,7 @@ class _Walk:
         """Canonical text, with functions inside containers named by their identity."""
         if isinstance(value, type):
             return f"class {qualified_name(value)}"
-        inner = _inner_function(value)
+        inner = inner_function(value)
         if inner is not None:
             if id(inner) in self._reached:
                 return f"function {self._label_of(inner)}"
@@ -490,85 +438,3 @@ def _class_digest(cls: type) -> str:
         return "sha256:" + _sha256(textwrap.dedent(inspect.getsource(cls)))
     except (OSError, TypeError):
         return "unknown"
-
-
-def _functions_in(value: Any, depth: int = 0) -> Iterator[types.FunctionType]:
-    if depth > 8:
-        return
-    items: Iterable[Any]
-    if isinstance(value, (list, tuple)):
-        items = value
-    elif isinstance(value, dict):
-        items = value.values()
-    else:
-        inner = None if isinstance(value, type) else _inner_function(value)
-        if inner is not None:
-            yield inner
-        return
-    for item in items:
-        yield from _functions_in(item, depth + 1)
-
-
-def _is_state(value: Any, written: bool, chains: set[tuple[str, ...]]) -> bool:
-    """Whether a captured object is something that the program writes to while it runs.
-
-    A list that a launcher appends to, a counter, a cache: their contents at the moment of the first
-    call say nothing about who the function is, and would make every process a different one.
-    """
-    if written:
-        return True
-    methods = {chain[0] for chain in chains if chain}
-    if isinstance(value, (list, dict, set, bytearray, deque)):
-        return not methods <= _READING
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = any(len(chain) > 1 and chain[-1] in _WRITING for chain in chains)
-        return inside or any(_method_writes(value, method) for method in methods)
-    return False
-
-
-def _method_writes(value: Any, method: str) -> bool:
-    fn = inspect.getattr_static(type(value), method, None)
-    if not isinstance(fn, types.FunctionType):
-        return False
-    for instruction in _instructions(fn.__code__):
-        if instruction.opname in ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR"):
-            return True
-        if instruction.opname in _ATTRIBUTES and instruction.argval in _WRITING:
-            return True
-    return False
-
-
-def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
-    yield from dis.get_instructions(code)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _instructions(constant)
-
-
-class _Uses:
-    """The outer names of a function's code: read (with what is read off them), and assigned."""
-
-    def __init__(self, code: types.CodeType) -> None:
-        self.globals: dict[str, set[tuple[str, ...]]] = {}
-        self.cells: dict[str, set[tuple[str, ...]]] = {}
-        self.stored: set[str] = set()
-        reads: list[tuple[dict[str, set[tuple[str, ...]]], str, list[str]]] = []
-        chain: list[str] | None = None
-        for instruction in _instructions(code):
-            operation, name = instruction.opname, str(instruction.argval)
-            if operation in ("CACHE", "EXTENDED_ARG", "NOT_TAKEN"):
-                continue
-            if operation in _ATTRIBUTES and chain is not None:
-                chain.append(name)
-                continue
-            chain = None
-            if operation in _GLOBALS:
-                chain = []
-                reads.append((self.globals, name, chain))
-            elif operation.startswith("LOAD_") and "DEREF" in operation:
-                chain = []
-                reads.append((self.cells, name, chain))
-            elif operation in _STORES:
-                self.stored.add(name)
-        for table, name, attributes in reads:
-            table.setdefault(name, set()).add(tuple(attributes))

@@ -1,0 +1,89 @@
+"""The command line."""
+
+import json
+
+import disttune
+import pytest
+from disttune.__main__ import main
+
+
+@pytest.fixture
+def tuned(clock):
+    @disttune.autotune(
+        config_space=[{"block": 4}, {"block": 2}, {"block": 8}],
+        key_fn=lambda x, **kwargs: (x, "float32"),
+        timer=clock,
+    )
+    def scale(x, block):
+        if block == 8:
+            raise ValueError("too large")
+        clock.spend(block * 1_000_000)
+
+    scale(16)
+    return scale
+
+
+def test_env_shows_every_variable_with_its_value(monkeypatch, capsys):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_REPEAT", "7")
+    assert main(["env"]) == 0
+    out = capsys.readouterr().out
+    for name, *_ in disttune._core.environment_table():
+        assert name.removeprefix("TRITON_DIST_AUTOTUNE_") in out
+    assert "7" in out
+
+
+def test_env_markdown_is_a_table(capsys):
+    assert main(["env", "--markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| variable | accepts | default | meaning |"
+    assert len(lines) == 2 + len(disttune._core.environment_table())
+    assert any("TRITON_DIST_AUTOTUNE_MODE" in line for line in lines)
+
+
+def test_list_shows_key_winner_and_gain(tuned, capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("scale ")
+    assert "2 ms, 2.00x the default" in out
+    assert '(16, "float32")' in out
+    assert tuned.func_dir() in out
+
+
+def test_list_as_json_and_by_name(tuned, capsys):
+    assert main(["list", "scale", "--json"]) == 0
+    [entry] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert entry["name"] == "scale"
+    assert entry["winner_ns"] == 2_000_000
+    assert main(["list", "other"]) == 0
+    assert "no records of 'other'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_show_has_all_candidates(tuned, capsys, by_file):
+    what = tuned.explain(16).file if by_file else "scale"
+    assert main(["show", what]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("*" in line and "2 ms  block=2" in line for line in lines)
+    assert any("4 ms  block=4" in line for line in lines)
+    assert any("launch_failed" in line and "too large" in line for line in lines)
+
+
+def test_show_reads_files_of_the_original(tmp_path, capsys):
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps({
+        "config": [[0.5, {"block": 2}], [0.75, {"block": 4}]], "deps": {}, "key": [16, "x"],
+        "func": "scale", "timestamp": "2025-01-02_03_04_05",
+    }))  # fmt: skip
+    assert main(["show", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "scale (original format)" in out
+    assert "0.5 ms  block=2" in out
+
+
+def test_what_is_not_there_is_said(tmp_path, capsys):
+    assert main(["show", "nothing"]) == 1
+    assert "neither a file nor a function" in capsys.readouterr().err
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    assert main(["show", str(broken)]) == 1
+    assert capsys.readouterr().err.startswith("disttune: ")
