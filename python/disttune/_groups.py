@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from . import _core
-from ._store_group import join
+from ._store_meeting import join
 
 __all__ = ["LOCAL", "resolve_group", "set_default_group"]
 

@@ -19,25 +19,19 @@ Keys, below ``disttune/<version>/<life of the group>/``:
 from __future__ import annotations
 
 import array
-import atexit
 import base64
 import dataclasses
-import hashlib
 import json
-import os
-import socket
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from . import _core
 from ._store_line import LineBroken, StoreLine
 
-__all__ = ["StoreGroup", "join"]
+__all__ = ["StoreGroup", "name_ranks"]
 
-_PROTOCOL = 1
 #: Announcements from here on close a rank's side of the group for good (group.hpp).
 _CLOSED_BY_FAILURE = 2**64 - 1
 _CLOSED_BY_TIMEOUT = _CLOSED_BY_FAILURE - 1
@@ -49,7 +43,7 @@ _LOOK = 0.25
 _NOTES_KEPT = 4096
 
 
-def _name_ranks(ranks: Sequence[int]) -> str:
+def name_ranks(ranks: Sequence[int]) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
@@ -337,7 +331,7 @@ class StoreGroup(_core.ProcessGroup):
             else ""
         )
         raise _core.GroupTimeout(
-            f"disttune: no arrival and no sign of life from {_name_ranks(silent)} within "
+            f"disttune: no arrival and no sign of life from {name_ranks(silent)} within "
             f"{wait.patience:g} s, in {wait.phase} of cold call {wait.sequence}{hint}"
         )
 
@@ -405,107 +399,8 @@ class StoreGroup(_core.ProcessGroup):
 
 def _out_of_step(sides: list[tuple[_Place, list[int]]]) -> str:
     sides = sorted(sides, key=lambda side: min(side[1]))
-    text = ", ".join(f"{_name_ranks(ranks)} in {place.described()}" for place, ranks in sides)
+    text = ", ".join(f"{name_ranks(ranks)} in {place.described()}" for place, ranks in sides)
     return (
         f"disttune: ranks are out of step: {text}; a rank made a collective that the others did "
         "not make"
     )
-
-
-# -- meeting for the first time --------------------------------------------------------------------
-
-
-def _node_name() -> str:
-    """Name the machine (and container) alike on all ranks that share it."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-    except OSError:
-        boot = ""
-    return hashlib.sha256(f"{socket.gethostname()} {boot}".encode()).hexdigest()[:16]
-
-
-def join(store: Any, prefix: str, rank: int, size: int, timeout: float) -> StoreGroup:
-    """Meet the other ranks and take this rank's seat.
-
-    A store may outlive a group: keys of an earlier life, whose ranks may even have died, must not
-    be taken for the others' arrival. So each rank brings a random word; rank 0 proposes the list of
-    them, anew whenever one changes, and makes it final when every rank has agreed to this list. A
-    list without a rank's own word is not meant for it.
-    """
-    line = StoreLine(store, f"disttune/{_PROTOCOL}/{prefix}/")
-    until = time.monotonic() + timeout
-    mine = f"{os.urandom(8).hex()} {_node_name()}"
-    try:
-        line.set(f"join/{rank}", mine, until)
-        if rank == 0:
-            words = _call_the_roll(line, size, until, timeout)
-        else:
-            words = _answer_the_roll(line, rank, mine, until, timeout)
-    except LineBroken as broken:
-        raise _core.GroupTimeout(
-            f"disttune: {broken}, while the {size} ranks of a group met for the first time"
-        ) from None
-    nodes = [word.split()[1] for word in words]
-    # The store's server may be ours: it lives as long as the seat does.
-    line.narrow(hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16])
-    seat = StoreGroup(line, rank, size, sorted(nodes.count(node) for node in set(nodes)))
-    if rank == 0:
-        reference = weakref.ref(seat)
-        atexit.register(_linger, reference)
-    return seat
-
-
-def _linger(reference: weakref.ref[StoreGroup]) -> None:
-    seat = reference()
-    if seat is not None:
-        seat.linger()
-
-
-def _call_the_roll(line: StoreLine, size: int, until: float, timeout: float) -> list[str]:
-    proposed = ""
-    pause = 20e-6
-    while True:
-        words = [line.get(f"join/{r}", until) for r in range(size)]
-        missing = [r for r in range(size) if words[r] is None]
-        if not missing:
-            text = json.dumps(words)
-            if text != proposed:
-                proposed = text
-                line.set("roll", text, until)
-            missing = [r for r in range(1, size) if line.get(f"here/{r}", until) != text]
-        if not missing:
-            line.set("final", proposed, until)
-            return [str(word) for word in words]
-        _pause_or_give_up(missing, until, timeout, pause)
-        pause = min(pause * 1.3, 0.01)
-
-
-def _answer_the_roll(
-    line: StoreLine, rank: int, mine: str, until: float, timeout: float
-) -> list[str]:
-    agreed = ""
-    pause = 20e-6
-    while True:
-        for key in ("final", "roll"):
-            text = line.get(key, until) or "[]"
-            words = json.loads(text)
-            if rank >= len(words) or words[rank] != mine:
-                continue
-            if key == "final":
-                return [str(word) for word in words]
-            if text != agreed:
-                agreed = text
-                line.set(f"here/{rank}", text, until)
-        _pause_or_give_up([0], until, timeout, pause)
-        pause = min(pause * 1.3, 0.01)
-
-
-def _pause_or_give_up(missing: list[int], until: float, timeout: float, pause: float) -> None:
-    if time.monotonic() > until:
-        raise _core.GroupTimeout(
-            f"disttune: no arrival from {_name_ranks(missing)} within {timeout:g} s, while the "
-            "ranks of the group met for the first time; a rank that does not make this call, or "
-            "that still remembers a choice which the others have lost, looks the same"
-        )
-    time.sleep(pause)

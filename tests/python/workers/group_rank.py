@@ -11,7 +11,7 @@ import disttune
 import torch
 import torch.distributed as dist
 from disttune._groups import resolve_group, set_default_group
-from disttune._store_group import join
+from disttune._store_meeting import join
 
 SCENARIOS, RANK, SIZE, INIT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
