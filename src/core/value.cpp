@@ -225,8 +225,8 @@ Value Value::dict(std::vector<std::pair<Value, Value>> items) {
 Value Value::set(std::vector<Value> items) {
   if (items.empty()) return from_canonical("set()");
   std::ranges::sort(items);
-  const auto rest = std::ranges::unique(items);
-  items.erase(rest.begin(), rest.end());
+  // Not std::ranges::unique: clang 14 cannot use the subrange of GCC's library.
+  items.erase(std::unique(items.begin(), items.end()), items.end());
   std::string out = "{";
   append_joined(out, items);
   out += '}';
