@@ -181,11 +181,10 @@ void Agreement::broadcast(std::string& bytes, int root, std::optional<std::size_
     throw Error(fmt::format("disttune: {} bytes to broadcast where {} were announced", bytes.size(),
                             *size));
   std::vector<std::int64_t> words((*size + 7) / 8, mine ? 0 : k_nothing);
-  if (mine && *size > 0) std::memcpy(words.data(), bytes.data(), *size);
+  if (mine) bytes.copy(reinterpret_cast<char*>(words.data()), bytes.size());
   for (std::size_t at = 0; at < words.size(); at += k_chunk_words)
     max(std::span(words).subspan(at, std::min(k_chunk_words, words.size() - at)), "broadcast");
-  bytes.resize(*size);
-  if (*size > 0) std::memcpy(bytes.data(), words.data(), *size);
+  if (!mine) bytes.assign(reinterpret_cast<const char*>(words.data()), *size);
 }
 
 void Agreement::unite(std::span<std::int64_t> marks) {

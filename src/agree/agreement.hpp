@@ -112,7 +112,7 @@ class Agreement {
 
   /// Size, sorted ranks per node and sorted distinct hardware texts: the `group` of a record key;
   /// None when alone. Exchanged at the group's first cold call, remembered afterwards.
-  [[nodiscard]] Value shape(const Value& hardware);
+  Value shape(const Value& hardware);
   /// One fixed-length MAX. Throws Disagreement, the same on all ranks, when a field differs; then
   /// the call is over and the group can be used again.
   [[nodiscard]] Agreed handshake(const Hello& mine);

@@ -68,7 +68,7 @@ std::string list_differences(const Value& a, const Value& b) {
   if (left.empty() && right.empty())
     return ours.size() == theirs.size() ? "the same entries in another order"
                                         : "the same entries, some of them repeated";
-  std::string text = fmt::format("{} entries | {} entries", ours.size(), theirs.size());
+  std::string text = fmt::format("their entries, {} | {}", ours.size(), theirs.size());
   if (!left.empty()) text += "; only in the first: " + left;
   if (!right.empty()) text += "; only in the second: " + right;
   return text;

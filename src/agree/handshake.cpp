@@ -48,7 +48,9 @@ constexpr int k_resume_shift = 40;
 
 /// Ids as they travel: not negative, so that they differ from "nothing"; 0 stays "none".
 std::int64_t store_word(std::uint64_t id) {
-  return id == 0 ? 0 : std::max<std::int64_t>(static_cast<std::int64_t>(id >> 1), 1);
+  return id == 0
+             ? 0
+             : std::max<std::int64_t>(static_cast<std::int64_t>(id & ~(std::uint64_t{1} << 63)), 1);
 }
 
 }  // namespace

@@ -18,8 +18,10 @@ constexpr std::chrono::seconds k_sign_interval{5};
 
 /// One collective. Ranks hand in views of their own words, so that one who leaves leaves no trace.
 struct Round {
-  explicit Round(std::size_t size) : arrived(size, false), headers(size), words(size) {}
+  explicit Round(std::size_t size)
+      : arrived(size, false), seen(size, false), headers(size), words(size) {}
   std::vector<bool> arrived;
+  std::vector<bool> seen;  ///< arrived, even if it has left with an error since: not a missing rank
   std::vector<groups::Header> headers;
   std::vector<std::span<const std::int64_t>> words;
   std::size_t count = 0;
@@ -67,6 +69,7 @@ class Ranks::Hub {
 
   void reduce(int rank, std::span<std::int64_t> values, const Wait& wait, Lock& lock);
   void sleep(int rank, std::chrono::nanoseconds time, bool alive, Lock& lock);
+  void kill(int rank, bool broken);
   void wake_all();
   void join(int threads) { m_members += threads; }
   void leave() {
@@ -133,6 +136,13 @@ void Ranks::Hub::sleep(int rank, std::chrono::nanoseconds time, bool alive, Lock
   }
 }
 
+void Ranks::Hub::kill(int rank, bool broken) {
+  chair(rank).muted = true;
+  if (!broken) return;
+  roll.lose(rank, "connection closed");
+  wake_all();
+}
+
 void Ranks::Hub::meet_faults(int rank, Lock& lock) {
   Chair& self = chair(rank);
   for (const Fault& fault : self.faults) {
@@ -143,11 +153,8 @@ void Ranks::Hub::meet_faults(int rank, Lock& lock) {
         sleep(rank, fault.time, fault.kind == Fault::Kind::delay, lock);
         break;
       case Fault::Kind::disconnect:
-        roll.lose(rank, "connection closed");
-        wake_all();
-        [[fallthrough]];
       case Fault::Kind::vanish:
-        self.muted = true;
+        kill(rank, fault.kind == Fault::Kind::disconnect);
         [[fallthrough]];
       case Fault::Kind::fail:
         throw InjectedFault(
@@ -201,19 +208,20 @@ void Ranks::Hub::reduce(int rank, std::span<std::int64_t> values, const Wait& wa
   const auto round = m_round;
   const std::size_t me = static_cast<std::size_t>(rank);
   const Deadline entered = now();
-  static_cast<void>(roll.check(rank, wait, round->arrived, entered, entered));
+  static_cast<void>(roll.check(rank, wait, round->seen, entered, entered));
   const groups::Header header{wait.sequence, std::string(wait.phase), values.size()};
   refuse_if_out_of_step(*round, header, rank, wait);
   round->headers[me] = header;
   round->words[me] = values;
   round->arrived[me] = true;
+  round->seen[me] = true;
   if (round->count == 0) round->first = me;
   if (++round->count == chairs.size() || !round->error.empty()) complete(*round);
 
   self.waiting = true;
   arrivals.notify_all();
   try {
-    while (!round->done) block(rank, roll.check(rank, wait, round->arrived, entered, now()), lock);
+    while (!round->done) block(rank, roll.check(rank, wait, round->seen, entered, now()), lock);
   } catch (...) {
     self.waiting = false;
     round->remove(me);
@@ -250,7 +258,7 @@ class Ranks::Seat final : public ProcessGroup {
   void poll(const Wait& wait) override {
     const std::lock_guard lock(m_hub.mutex);
     const Deadline now = m_hub.now();
-    static_cast<void>(m_hub.roll.check(rank(), wait, m_hub.round().arrived, now, now));
+    static_cast<void>(m_hub.roll.check(rank(), wait, m_hub.round().seen, now, now));
   }
   void note(std::uint64_t sequence, std::uint64_t what) noexcept override {
     const std::lock_guard lock(m_hub.mutex);
@@ -315,6 +323,11 @@ std::vector<std::exception_ptr> Ranks::run(const std::function<void(ProcessGroup
 void Ranks::sleep(int rank, std::chrono::nanoseconds time, bool alive) {
   Hub::Lock lock(m_hub->mutex);
   m_hub->sleep(rank, time, alive, lock);
+}
+
+void Ranks::kill(int rank, bool broken) {
+  const std::lock_guard lock(m_hub->mutex);
+  m_hub->kill(rank, broken);
 }
 
 Deadline Ranks::now() const {

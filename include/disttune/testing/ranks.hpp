@@ -63,6 +63,8 @@ class Ranks {
 
   /// In a rank's thread: it is busy for `time`, with or without signs of life.
   void sleep(int rank, std::chrono::nanoseconds time, bool alive = true);
+  /// Nothing is heard of `rank` any more; `broken`: the others see a broken connection.
+  void kill(int rank, bool broken);
   [[nodiscard]] Deadline now() const;
   /// Collectives that `rank` began, and words that it passed in them.
   [[nodiscard]] std::uint64_t reductions(int rank) const;
