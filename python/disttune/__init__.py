@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _describe, _messages
+from . import _core, _describe, _messages, _software
 from ._core import (
     CandidateRecord,
     CaptureError,
@@ -32,6 +33,7 @@ from ._core import (
 )
 
 _core.set_log(_messages.log)
+_core.set_software_provider(_software.versions)
 _describe.register_all()
 
 from ._describe import to_hashable  # noqa: E402 - the core must be ready
@@ -46,10 +48,14 @@ __version__ = _core.__version__
 
 if TYPE_CHECKING:
     from ._check import Check
+    from ._measure import measure
+    from ._triton_dist_tune import load_autotune_data
 
 #: Names that are looked for when they are first used, so that an import stays small.
 _LATER = {
     "Check": "_check",
+    "load_autotune_data": "_triton_dist_tune",
+    "measure": "_measure",
 }
 
 __all__ = [
@@ -76,6 +82,8 @@ __all__ = [
     "Value",
     "autotune",
     "key",
+    "load_autotune_data",
+    "measure",
     "named",
     "parse",
     "register_description",
@@ -87,7 +95,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        import importlib
-
         return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -116,7 +116,8 @@ def _entries(config_space: Any) -> list[dict[str, Any]]:
         for name in entry:
             if not isinstance(name, str):
                 raise TypeError(
-                    f"disttune: config_space[{index}]: names of parameters are strings, not {name!r}"
+                    f"disttune: config_space[{index}]: names of parameters are strings, "
+                    f"not {name!r}"
                 )
         entries.append(dict(entry))
     if not entries:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core
+from ._check import Check
 
 __all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options"]
 
@@ -146,8 +147,6 @@ def _callable(name: str, value: Any) -> Any:
 
 
 def _check(name: str, value: Any) -> Any:
-    from ._check import Check
-
     if isinstance(value, Check):
         return value
     if not callable(value):

@@ -13,8 +13,7 @@ namespace {
 PyTypeObject* g_type = nullptr;
 
 struct BestConfigs {
-  PyObject_HEAD
-  PyObject* launcher;
+  PyObject_HEAD PyObject* launcher;
 };
 
 LauncherState& state_below(PyObject* self) {
@@ -174,18 +173,17 @@ PyMethodDef k_methods[] = {
     {"clear", clear_entries, METH_NOARGS, "Forget every choice of the device in use."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot k_slots[] = {
-    {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
-    {Py_mp_ass_subscript, reinterpret_cast<void*>(set_item)},
-    {Py_mp_length, reinterpret_cast<void*>(length)},
-    {Py_sq_contains, reinterpret_cast<void*>(contains)},
-    {Py_tp_iter, reinterpret_cast<void*>(iterate)},
-    {Py_tp_repr, reinterpret_cast<void*>(represent)},
-    {Py_tp_methods, k_methods},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
-    {0, nullptr}};
+PyType_Slot k_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(get_item)},
+                         {Py_mp_ass_subscript, reinterpret_cast<void*>(set_item)},
+                         {Py_mp_length, reinterpret_cast<void*>(length)},
+                         {Py_sq_contains, reinterpret_cast<void*>(contains)},
+                         {Py_tp_iter, reinterpret_cast<void*>(iterate)},
+                         {Py_tp_repr, reinterpret_cast<void*>(represent)},
+                         {Py_tp_methods, k_methods},
+                         {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
+                         {0, nullptr}};
 
 PyType_Spec k_spec = {"disttune._core.BestConfigs", sizeof(BestConfigs), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |

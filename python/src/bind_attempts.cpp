@@ -214,8 +214,7 @@ void tell_decided(const nb::object& decided, const detail::Launcher& kernel, con
 }
 
 void run_contextual(const std::string& name, nb::object outer, int n_warmup, int n_repeat,
-                    nb::object group, std::string cache, std::string strategy,
-                    nb::object decided) {
+                    nb::object group, std::string cache, std::string strategy, nb::object decided) {
   ContextualOptions options;
   options.n_warmup = n_warmup;
   options.n_repeat = n_repeat;
@@ -242,8 +241,7 @@ void bind_attempts(nb::module_& m) {
       .def_prop_ro("name", [](const Kernel& k) { return k.launcher->spec().name; });
   m.def("make_kernel", &make_kernel, nb::arg("name"), nb::arg("module"), nb::arg("candidates"),
         nb::arg("identity"), nb::kw_only(), nb::arg("strategy") = nb::none(),
-        nb::arg("timer") = nb::none(), nb::arg("cache") = nb::none(),
-        nb::arg("store") = nb::none(),
+        nb::arg("timer") = nb::none(), nb::arg("cache") = nb::none(), nb::arg("store") = nb::none(),
         "`candidates`: dicts, the first is the default; `identity()`: a dict of texts, asked once. "
         "It must not refer to the kernel that is made here.");
   nb::class_<ShownPass>(m, "Pass", "One run of the outer function of a contextual call.")

@@ -13,6 +13,8 @@
 
 #include "bindings.hpp"
 #include "describe.hpp"
+#include "disttune/cuda.hpp"
+#include "disttune/hip.hpp"
 #include "in_python.hpp"
 
 namespace nb = nanobind;
@@ -175,6 +177,13 @@ void bind_devices(nb::module_& m) {
   nb::class_<StreamTimer>(m, "StreamTimer", "A timer of a device that is written in C++.");
   m.def(
       "host", [] { return host().device; }, "The host itself: monotonic clock, no gate.");
+  const auto of_stream = [](Stream (*make)(void*)) {
+    return [make](std::uintptr_t stream) { return make(reinterpret_cast<void*>(stream)).device; };
+  };
+  m.def("cuda", of_stream(&disttune::cuda), nb::arg("stream"),
+        "The CUDA device of a stream, given by its handle.");
+  m.def("hip", of_stream(&disttune::hip), nb::arg("stream"),
+        "The HIP device of a stream, given by its handle.");
   m.def(
       "device_fingerprint",
       [](nb::object device) {

@@ -171,19 +171,21 @@ nb::object make_tuned(nb::object fn, std::string name, std::string module, nb::o
 void bind_launcher(nb::module_& m) {
   add_launcher_type(m.ptr());
   add_best_configs_type(m.ptr());
-  m.def("make_tuned", &make_tuned, nb::kw_only(), nb::arg("fn"), nb::arg("name"),
-        nb::arg("module"), nb::arg("key_fn").none(), nb::arg("key_fields").none(),
-        nb::arg("prune_fn").none(), nb::arg("entries"), nb::arg("positional"), nb::arg("defaults"),
-        nb::arg("hooks"), nb::arg("clock").none(), nb::arg("options"),
+  m.def("make_tuned", &make_tuned, nb::kw_only(), nb::arg("fn"), nb::arg("name"), nb::arg("module"),
+        nb::arg("key_fn").none(), nb::arg("key_fields").none(), nb::arg("prune_fn").none(),
+        nb::arg("entries"), nb::arg("positional"), nb::arg("defaults"), nb::arg("hooks"),
+        nb::arg("clock").none(), nb::arg("options"),
         "Make a tuned function from parts that the decorator has checked.");
   m.def("set_copier", [](nb::object copy) { set_copier(copy.ptr()); });
   m.def("set_log", [](nb::object log) { set_log(log.ptr()); });
-  m.def("set_group_resolver", [](nb::object resolve) { set_group_resolver(resolve.ptr()); },
-        nb::arg("resolve").none());
+  m.def(
+      "set_group_resolver", [](nb::object resolve) { set_group_resolver(resolve.ptr()); },
+      nb::arg("resolve").none());
   m.def("forget_default_group", &forget_default_group);
-  m.def("set_devices_differ",
-        [](bool differ, nb::object current) { set_devices_differ(differ, current.ptr()); },
-        nb::arg("differ"), nb::arg("current").none());
+  m.def(
+      "set_devices_differ",
+      [](bool differ, nb::object current) { set_devices_differ(differ, current.ptr()); },
+      nb::arg("differ"), nb::arg("current").none());
 }
 
 }  // namespace disttune::python

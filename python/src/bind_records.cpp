@@ -90,33 +90,47 @@ void bind_tuning(nb::class_<ShownTuning>& tuning, nb::class_<ShownRecord>& recor
   const auto add = [&](const char* name, auto get, const char* doc) {
     add_tuning_field(tuning, record, name, get, doc);
   };
-  add("candidates", [](const TuningRecord& t, const Live& live) { return candidates_of(t, live); },
+  add(
+      "candidates", [](const TuningRecord& t, const Live& live) { return candidates_of(t, live); },
       "Every candidate with its status and samples.");
-  add("winner",
+  add(
+      "winner",
       [](const TuningRecord& t, const Live& live) { return config_of(t, t.winner, live.get()); },
       "The chosen entry, a dict; None where nothing worked.");
-  add("default",
+  add(
+      "default",
       [](const TuningRecord& t, const Live& live) {
         return config_of(t, t.default_config, live.get());
       },
       "Entry 0 of the space.");
-  add("deps", [](const TuningRecord& t, const Live&) { return owned(object_of(t.deps)); },
+  add(
+      "deps", [](const TuningRecord& t, const Live&) { return owned(object_of(t.deps)); },
       "Software versions: a dict of texts.");
-  add("created", [](const TuningRecord& t, const Live&) { return t.created; }, "UTC.");
-  add("strategy", [](const TuningRecord& t, const Live&) { return t.strategy; }, nullptr);
-  add("warmup", [](const TuningRecord& t, const Live&) { return t.warmup; }, nullptr);
-  add("repeat", [](const TuningRecord& t, const Live&) { return t.repeat; }, nullptr);
-  add("checked", [](const TuningRecord& t, const Live&) { return t.checked; },
+  add(
+      "created", [](const TuningRecord& t, const Live&) { return t.created; }, "UTC.");
+  add(
+      "strategy", [](const TuningRecord& t, const Live&) { return t.strategy; }, nullptr);
+  add(
+      "warmup", [](const TuningRecord& t, const Live&) { return t.warmup; }, nullptr);
+  add(
+      "repeat", [](const TuningRecord& t, const Live&) { return t.repeat; }, nullptr);
+  add(
+      "checked", [](const TuningRecord& t, const Live&) { return t.checked; },
       "Whether results were compared with a reference.");
-  add("prepare_seconds", [](const TuningRecord& t, const Live&) { return t.prepare_seconds; },
+  add(
+      "prepare_seconds", [](const TuningRecord& t, const Live&) { return t.prepare_seconds; },
       nullptr);
-  add("measure_seconds", [](const TuningRecord& t, const Live&) { return t.measure_seconds; },
+  add(
+      "measure_seconds", [](const TuningRecord& t, const Live&) { return t.measure_seconds; },
       nullptr);
-  add("gate", [](const TuningRecord& t, const Live&) { return t.gate; },
+  add(
+      "gate", [](const TuningRecord& t, const Live&) { return t.gate; },
       "How the stream was held closed while work was queued.");
-  add("quality", [](const TuningRecord& t, const Live&) { return t.quality; },
+  add(
+      "quality", [](const TuningRecord& t, const Live&) { return t.quality; },
       "contended, throttled, ungated, budget");
-  add("rank_medians",
+  add(
+      "rank_medians",
       [](const TuningRecord& t, const Live&) {
         nb::dict out;
         for (const RankMedian& median : t.rank_medians)
@@ -124,37 +138,41 @@ void bind_tuning(nb::class_<ShownTuning>& tuning, nb::class_<ShownRecord>& recor
         return out;
       },
       "The winner's median on each rank, nanoseconds.");
-  add("host", [](const TuningRecord& t, const Live&) { return t.host; }, nullptr);
-  add("tool_version", [](const TuningRecord& t, const Live&) { return t.tool_version; }, nullptr);
+  add(
+      "host", [](const TuningRecord& t, const Live&) { return t.host; }, nullptr);
+  add(
+      "tool_version", [](const TuningRecord& t, const Live&) { return t.tool_version; }, nullptr);
 }
 
 void bind_record(nb::class_<ShownRecord>& record) {
   record.def_prop_ro("name", [](const ShownRecord& r) { return r.record.name; })
       .def_prop_ro("module", [](const ShownRecord& r) { return r.record.module; })
-      .def_prop_ro("key", [](const ShownRecord& r) { return owned(object_of(r.record.key.key)); },
-                   "The caller's key.")
-      .def_prop_ro("identity",
-                   [](const ShownRecord& r) { return owned(object_of(r.record.key.identity)); },
-                   "Who the function is: part to text or digest.")
+      .def_prop_ro(
+          "key", [](const ShownRecord& r) { return owned(object_of(r.record.key.key)); },
+          "The caller's key.")
+      .def_prop_ro(
+          "identity", [](const ShownRecord& r) { return owned(object_of(r.record.key.identity)); },
+          "Who the function is: part to text or digest.")
       .def_prop_ro("hardware",
                    [](const ShownRecord& r) { return owned(object_of(r.record.key.hardware)); })
-      .def_prop_ro("group",
-                   [](const ShownRecord& r) { return owned(object_of(r.record.key.group)); },
-                   "None for one process; else size, ranks per node, hardware.")
+      .def_prop_ro(
+          "group", [](const ShownRecord& r) { return owned(object_of(r.record.key.group)); },
+          "None for one process; else size, ranks per node, hardware.")
       .def_prop_ro("policy",
                    [](const ShownRecord& r) { return owned(object_of(r.record.key.policy)); })
       .def_prop_ro("overwritten",
                    [](const ShownRecord& r) { return owned(object_of(r.record.key.overwritten)); })
-      .def_prop_ro("key_text",
-                   [](const ShownRecord& r) { return std::string(r.record.key.text().text()); },
-                   "The full key, in canonical text; its SHA-256 names the file.")
-      .def_prop_ro("tunings",
-                   [](const ShownRecord& r) {
-                     std::vector<ShownTuning> out;
-                     for (const TuningRecord& t : r.record.tunings) out.push_back({t, r.live});
-                     return out;
-                   },
-                   "One a set of software versions, newest first.")
+      .def_prop_ro(
+          "key_text", [](const ShownRecord& r) { return std::string(r.record.key.text().text()); },
+          "The full key, in canonical text; its SHA-256 names the file.")
+      .def_prop_ro(
+          "tunings",
+          [](const ShownRecord& r) {
+            std::vector<ShownTuning> out;
+            for (const TuningRecord& t : r.record.tunings) out.push_back({t, r.live});
+            return out;
+          },
+          "One a set of software versions, newest first.")
       .def("__repr__", [](const ShownRecord& r) {
         return "<disttune.Record of " + r.record.name + ", " +
                std::to_string(newest(r).candidates.size()) + " candidates>";

@@ -60,8 +60,7 @@ void check_signals() {
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.good() && !file.eof())
-    throw StoreError("disttune: cannot read " + path.string());
+  if (!file.good() && !file.eof()) throw StoreError("disttune: cannot read " + path.string());
   return text;
 }
 
@@ -174,11 +173,13 @@ void bind_measure(nb::module_& m) {
 
 void bind_session(nb::module_& m) {
   bind_measure(m);
-  m.def("strategies", [] { return strategies(); }, "The names that `strategy=` accepts.");
+  m.def(
+      "strategies", [] { return strategies(); }, "The names that `strategy=` accepts.");
   m.def("environment_table", &environment_table,
         "(name, accepted, default, meaning) of every variable.");
-  m.def("describe_environment", [] { return core::describe_environment(); },
-        "Every variable with its value now, a line each.");
+  m.def(
+      "describe_environment", [] { return core::describe_environment(); },
+      "Every variable with its value now, a line each.");
   m.def("list_store", &list_store, nb::arg("name") = "", nb::arg("root") = nb::none(),
         "Summaries of the records of one function (all: empty name), as dicts.");
   m.def(

@@ -140,7 +140,8 @@ void append_compact(Buffer& out, const Value& value) {
     case Value::Kind::set: {
       const std::vector<Value> items = value.items();
       out.put_count('<', items.size());
-      return append_sorted(out, items.size(), [&](std::size_t i) { append_compact(out, items[i]); });
+      return append_sorted(out, items.size(),
+                           [&](std::size_t i) { append_compact(out, items[i]); });
     }
     case Value::Kind::dict: {
       const auto entries = value.entries();

@@ -8,7 +8,6 @@
 namespace disttune::python {
 namespace {
 
-
 Ref read_object(CompactCursor& cursor, std::string_view all);
 
 Ref read_named_object(CompactCursor& cursor, std::string_view all, std::size_t begin) {

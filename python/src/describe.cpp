@@ -149,8 +149,8 @@ bool Describer::describe_other(PyObject* object) {
   if (type == &PyDict_Type) return describe_dict(object);
   if (type == &PySet_Type || type == &PyFrozenSet_Type) return describe_set(object);
   if (type == &PyBytes_Type) {
-    m_out.put_text('b', {PyBytes_AS_STRING(object),
-                         static_cast<std::size_t>(PyBytes_GET_SIZE(object))});
+    m_out.put_text('b',
+                   {PyBytes_AS_STRING(object), static_cast<std::size_t>(PyBytes_GET_SIZE(object))});
     return true;
   }
   if (const Value* value = unwrap_value(object); value != nullptr) {

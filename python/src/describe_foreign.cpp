@@ -61,8 +61,7 @@ Ref plain_copy(PyObject* object) {
   if (PyFloat_Check(object)) return checked(PyFloat_FromDouble(PyFloat_AS_DOUBLE(object)));
   if (PyUnicode_Check(object)) return checked(PyUnicode_FromObject(object));
   if (PyBytes_Check(object))
-    return checked(
-        PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object)));
+    return checked(PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object)));
   if (PyTuple_Check(object)) {
     Ref out = checked(PyTuple_New(PyTuple_GET_SIZE(object)));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
@@ -93,8 +92,8 @@ std::string take_message() {
 }
 
 std::string how_to_register(PyObject* object) {
-  return "register a description with disttune.register_description(" +
-         type_name(Py_TYPE(object)) + ", fn)";
+  return "register a description with disttune.register_description(" + type_name(Py_TYPE(object)) +
+         ", fn)";
 }
 
 }  // namespace
@@ -157,9 +156,10 @@ bool Describer::describe_callable(PyObject* object) {
                   "a callable says nothing that could be compared later; put what it depends on "
                   "into the key instead");
   if (!PyFunction_Check(object) || function_describer() == nullptr)
-    return refuse(object, "of callables only plain functions and lambdas are known, by their "
-                          "source; " +
-                              how_to_register(object));
+    return refuse(object,
+                  "of callables only plain functions and lambdas are known, by their "
+                  "source; " +
+                      how_to_register(object));
   const Ref described = Ref::steal(PyObject_CallOneArg(function_describer(), object));
   return describe_result(object, described.get());
 }

@@ -109,8 +109,8 @@ void register_description(PyObject* type, PyObject* function) {
     throw ErrorSet{};
   }
   if (is_plain(type)) {
-    PyErr_Format(PyExc_ValueError,
-                 "disttune: register_description: %R has its description already", type);
+    PyErr_Format(PyExc_ValueError, "disttune: register_description: %R has its description already",
+                 type);
     throw ErrorSet{};
   }
   remember_type(reinterpret_cast<PyTypeObject*>(type), Known::described_by, function);

@@ -59,8 +59,7 @@ constexpr std::array k_kinds{
 Status status_of(PyObject* exception) {
   PyObject* mro = Py_TYPE(exception)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
-    std::string_view name =
-        reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_name;
+    std::string_view name = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_name;
     name = name.substr(name.rfind('.') + 1);
     for (const Kind& kind : k_kinds)
       if (kind.type == name) return kind.status;
@@ -88,8 +87,8 @@ std::string failure_text(std::string_view stage, PyObject* exception) {
 void set_error(PyObject* type, const std::exception& error) noexcept {
   // Messages may quote bytes of foreign files.
   const std::string_view what = error.what();
-  const Ref text = Ref::steal(PyUnicode_DecodeUTF8(
-      what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
+  const Ref text = Ref::steal(
+      PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
   if (text) PyErr_SetObject(type, text.get());
 }
 

@@ -8,8 +8,7 @@
 namespace disttune::python {
 
 struct LauncherObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* dict;
   PyObject* weak_references;
   LauncherState* state;

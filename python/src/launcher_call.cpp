@@ -9,21 +9,16 @@
 namespace disttune::python {
 namespace {
 
-/// A call that ended before `decide`: the other ranks must not wait for it.
-void tell_group(PyObject* autotune_pg) noexcept {
+/// A call that ended before `decide`: the other ranks must not wait for it. Keeps the exception.
+void tell_group(PyObject* autotune_pg) {
+  const GroupSeat seat = known_group(autotune_pg);
+  if (seat.group == nullptr) return;
+  const std::string why =
+      "its key could not be made: " + type_name(reinterpret_cast<PyTypeObject*>(PyErr_Occurred()));
   const Raised raised = Raised::take();
-  try {
-    const GroupSeat seat = group_of(autotune_pg);
-    if (seat.group != nullptr) {
-      raised.restore();
-      PyObject* exception = PyErr_Occurred();
-      const std::string why = "its key function raised " + type_name(reinterpret_cast<PyTypeObject*>(exception));
-      PyErr_Clear();
-      const NoGil released;
-      detail::abandon_call(*seat.group, why);
-    }
-  } catch (const ErrorSet&) {
-    PyErr_Clear();
+  {
+    const NoGil released;
+    detail::abandon_call(*seat.group, why);
   }
   raised.restore();
 }
@@ -107,8 +102,8 @@ PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargs
   }
 }
 
-StrippedCall::StrippedCall(const LauncherState& state, PyObject* const* args,
-                           Py_ssize_t positional, PyObject* keywords) {
+StrippedCall::StrippedCall(const LauncherState& state, PyObject* const* args, Py_ssize_t positional,
+                           PyObject* keywords) {
   take_out(args, positional, keywords);
   if (m_arguments.positional > state.first_tuned_position) m_options.overwrites = true;
   for (Py_ssize_t i = 0; i < m_arguments.keyword_count(); ++i)

@@ -14,8 +14,8 @@ namespace {
 
 Stream stream_of(const LauncherState& state, const Arguments& arguments) {
   const Ref find = checked(PyObject_GetAttrString(state.hooks.get(), "stream"));
-  const Ref found = checked(PyObject_CallFunctionObjArgs(
-      find.get(), arguments.tuple().get(), arguments.dict().get(), nullptr));
+  const Ref found = checked(PyObject_CallFunctionObjArgs(find.get(), arguments.tuple().get(),
+                                                         arguments.dict().get(), nullptr));
   if (found.get() == Py_None) return {};
   PyObject* device = nullptr;
   PyObject* handle = nullptr;
@@ -29,8 +29,8 @@ Stream stream_of(const LauncherState& state, const Arguments& arguments) {
 /// A call that does not fit the signature is the caller's error, not that of every candidate.
 void bind(const LauncherState& state, const Arguments& arguments) {
   const Ref check = checked(PyObject_GetAttrString(state.hooks.get(), "bind"));
-  checked(PyObject_CallFunctionObjArgs(check.get(), arguments.tuple().get(),
-                                       arguments.dict().get(), nullptr));
+  checked(PyObject_CallFunctionObjArgs(check.get(), arguments.tuple().get(), arguments.dict().get(),
+                                       nullptr));
 }
 
 detail::Outcome decide(LauncherState& state, const detail::Call& call, LauncherAttempt& attempt) {

@@ -24,15 +24,14 @@ bool is_immutable(PyObject* value) noexcept {
          type == &PyFunction_Type || constant_bytes(value) != nullptr;
 }
 
-bool same_name(PyObject* a, PyObject* b) noexcept {
-  return a == b || PyUnicode_Compare(a, b) == 0;
-}
+bool same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
 
 /// An array for one call's arguments: on the stack unless they are very many.
 class ArgumentArray {
  public:
   explicit ArgumentArray(Py_ssize_t count)
-      : m_data(count + 1 <= k_inline ? m_inline.data() : new PyObject*[static_cast<std::size_t>(count) + 1]) {}
+      : m_data(count + 1 <= k_inline ? m_inline.data()
+                                     : new PyObject*[static_cast<std::size_t>(count) + 1]) {}
   ~ArgumentArray() {
     if (m_data != m_inline.data()) delete[] m_data;
   }
@@ -153,9 +152,9 @@ void LauncherState::write_key(Buffer& out, const Arguments& arguments,
                               const CallShape* shape) const {
   if (declared) return write_declared_key(out, arguments, shape);
   if (key_fn.get() == Py_None) return out.put('N');
-  const Ref key = checked(
-      PyObject_Vectorcall(key_fn.get(), arguments.values,
-                          static_cast<std::size_t>(arguments.positional), arguments.keywords));
+  const Ref key = checked(PyObject_Vectorcall(key_fn.get(), arguments.values,
+                                              static_cast<std::size_t>(arguments.positional),
+                                              arguments.keywords));
   Describer describer(out);
   if (!describer.describe(key.get())) {
     describer.raise("key");

@@ -80,8 +80,8 @@ class LauncherState {
   Ref clock;     ///< None or a callable
   std::string name;
   std::vector<Entry> entries;
-  std::vector<Ref> tuned_names;               ///< of all entries, interned
-  std::vector<Ref> positional_names;          ///< parameters that can be given by position
+  std::vector<Ref> tuned_names;       ///< of all entries, interned
+  std::vector<Ref> positional_names;  ///< parameters that can be given by position
   std::vector<std::pair<Py_ssize_t, Ref>> tuned_positions;
   Py_ssize_t first_tuned_position = PY_SSIZE_T_MAX;
   bool declared = false;

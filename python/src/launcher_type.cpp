@@ -78,8 +78,8 @@ PyObject* func_dir(PyObject* self, PyObject*) {
       const NoGil released;
       folder = detail::folder(*state_of(self).session);
     }
-    return checked(PyUnicode_DecodeFSDefaultAndSize(folder.data(),
-                                                    static_cast<Py_ssize_t>(folder.size())));
+    return checked(
+        PyUnicode_DecodeFSDefaultAndSize(folder.data(), static_cast<Py_ssize_t>(folder.size())));
   });
 }
 PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }

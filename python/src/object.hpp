@@ -83,8 +83,8 @@ inline void checked(int status) {
   return {data, static_cast<std::size_t>(size)};
 }
 [[nodiscard]] inline Ref new_str(std::string_view text) {
-  return checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
-                                      "replace"));
+  return checked(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 /// str(object) for a message; never throws, never leaves an exception set.
 [[nodiscard]] std::string message_text(PyObject* object) noexcept;

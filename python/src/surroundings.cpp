@@ -71,8 +71,7 @@ void remember(LastGroup& last, PyObject* object, const GroupSeat& seat) {
 PyObject* torch_world() {
   static Py_ssize_t modules_seen = -1;
   static PyObject* world = nullptr;  // torch.distributed.distributed_c10d._world, owned
-  static PyObject* const name =
-      PyUnicode_InternFromString("torch.distributed.distributed_c10d");
+  static PyObject* const name = PyUnicode_InternFromString("torch.distributed.distributed_c10d");
   static PyObject* attribute = PyUnicode_InternFromString("_default_pg");
   if (world == nullptr) {
     PyObject* modules = PyImport_GetModuleDict();
@@ -166,6 +165,12 @@ GroupSeat group_of(PyObject* autotune_pg) {
   GroupSeat seat = resolve(autotune_pg);
   remember(given_group(), autotune_pg, seat);
   return seat;
+}
+
+GroupSeat known_group(PyObject* autotune_pg) noexcept {
+  const bool by_default = autotune_pg == nullptr || autotune_pg == Py_None;
+  const LastGroup& last = by_default ? default_group() : given_group();
+  return last.fits(by_default ? torch_world() : autotune_pg) ? last.seat : GroupSeat{};
 }
 
 // ---- devices ------------------------------------------------------------------------------------

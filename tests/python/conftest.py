@@ -1,0 +1,35 @@
+"""Every test has a store of its own, and an environment that says nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+class ScriptedClock:
+    """Nanoseconds now; time passes only where a launcher says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def spend(self, nanoseconds: int) -> None:
+        self.now += nanoseconds
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("TRITON_DIST_AUTOTUNE_"):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "store"
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def clock() -> ScriptedClock:
+    return ScriptedClock()

@@ -1,0 +1,569 @@
+"""The tuned function as an object: keys, table, call keywords, its manners as a function."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import functools
+import gc
+import inspect
+import math
+import pickle
+import threading
+import weakref
+
+import disttune
+import pytest
+
+
+def make(space=None, key_fn=None, prune_fn=None, costs=None, calls=None, clock=None, **options):
+    """A launcher `f(x, n=0, *, block)` whose candidates cost what `costs` says."""
+    space = [{"block": b} for b in (1, 2, 3)] if space is None else space
+    costs = costs or {1: 300, 2: 100, 3: 200}
+
+    @disttune.autotune(
+        config_space=space,
+        key_fn=key_fn or (lambda x, n=0: (x, n)),
+        prune_fn=prune_fn,
+        timer=clock,
+        **options,
+    )
+    def f(x, n=0, *, block):
+        """Say what runs."""
+        if calls is not None:
+            calls.append((x, block))
+        if clock is not None:
+            clock.spend(costs[block])
+        return (x, n, block)
+
+    return f
+
+
+def test_the_fastest_candidate_is_chosen_and_kept(clock):
+    calls = []
+    f = make(clock=clock, calls=calls)
+    assert f(7) == (7, 0, 2)
+    # 5 + 10 runs a candidate, in list order, and one final run.
+    assert [block for _, block in calls] == [1] * 15 + [2] * 15 + [3] * 15 + [2]
+    calls.clear()
+    assert f(7) == (7, 0, 2)
+    assert calls == [(7, 2)]
+
+
+def test_a_second_launcher_finds_the_record(clock):
+    calls = []
+
+    def again():
+        return make(clock=clock, calls=calls)
+
+    again()(7)
+    calls.clear()
+    assert again()(7) == (7, 0, 2)
+    assert len(calls) == 1
+
+
+def test_S6_each_key_keeps_its_own_winner(clock):
+    space = [{"block": b} for b in (1, 2)]
+
+    @disttune.autotune(space, lambda n: n, timer=clock)
+    def f(n, block):
+        clock.spend(100 if (n > 10) == (block == 2) else 200)
+        return block
+
+    for _ in range(3):
+        assert [f(n) for n in (5, 50, 5, 50)] == [1, 2, 1, 2]
+
+
+def test_keys_are_type_true(clock):
+    f = make(key_fn=lambda x, n=0: x, clock=clock)
+    values = [1, True, 1.0, "1", b"1", (1,), [1], (1.0,), (True,), 0.0, -0.0, None]
+    for value in values:
+        f(value)
+    assert len(f.best_configs) == len(values)
+
+
+def test_S86_keys_that_python_cannot_hash(clock):
+    numpy = pytest.importorskip("numpy")
+    calls = []
+    f = make(key_fn=lambda x, n=0: x, clock=clock, calls=calls)
+    for value in ([1, 2], {"a": [1]}, {1, 2}, numpy.float32(2), math.nan, [math.nan]):
+        f(value)
+        calls.clear()
+        f(copy.copy(value))
+        assert len(calls) == 1, value
+
+
+def test_S86_an_object_in_a_key_is_refused_before_anything_runs(clock):
+    calls = []
+    f = make(key_fn=lambda x, n=0: (1, {"lock": x}), clock=clock, calls=calls)
+    with pytest.raises(TypeError, match=r"key\[1\]\['lock'\].*lock"):
+        f(threading.Lock())
+    with pytest.raises(TypeError, match="function"):
+        f(lambda: 1)
+    assert calls == []
+
+
+def test_a_key_that_is_changed_afterwards_is_not_changed_in_the_table(clock):
+    calls = []
+    f = make(key_fn=lambda x, n=0: x, clock=clock, calls=calls)
+    key = [1, 2]
+    f(key)
+    key.append(3)
+    calls.clear()
+    f([1, 2])
+    assert len(calls) == 1
+
+
+def test_S2_keywords_take_part_in_the_key(clock):
+    calls = []
+    f = make(clock=clock, calls=calls)
+    f(x=1, n=2)
+    f(x=1, n=3)
+    calls.clear()
+    f(x=1, n=2)
+    f(n=3, x=1)
+    f(1, n=2)
+    assert len(calls) == 3
+    assert len(f.best_configs) == 2
+
+
+# ---- declared keys ------------------------------------------------------------------------------
+
+
+class Tensor:
+    def __init__(self, shape, dtype="f4"):
+        self.shape = shape
+        self.dtype = dtype
+
+    def stride(self):
+        return (self.shape[1], 1)
+
+
+def test_a_declared_key_is_the_tuple_of_its_fields(clock):
+    f = make(key_fn=disttune.key("x.shape", "x.dtype", "n"), clock=clock)
+    f(Tensor((2, 3)))
+    f(x=Tensor((2, 3)), n=0)
+    f(Tensor((2, 3)), 0)
+    f(n=1, x=Tensor((2, 3)))
+    assert list(f.best_configs) == [((2, 3), "f4", 0), ((2, 3), "f4", 1)]
+
+
+def test_a_declared_key_and_a_function_make_the_same_record(clock):
+    one = make(key_fn=disttune.key("x.shape"), clock=clock, name="f", version="1")
+    two = make(key_fn=lambda x, n=0: (x.shape,), clock=clock, name="f", version="1")
+    one(Tensor((2, 3)))
+    assert two.explain(Tensor((2, 3))).source == "store"
+
+
+def test_a_declared_key_calls_methods(clock):
+    f = make(key_fn=disttune.key("x.stride()"), clock=clock)
+    f(Tensor((2, 3)))
+    assert list(f.best_configs) == [((3, 1),)]
+
+
+def test_a_declared_key_says_what_is_wrong():
+    with pytest.raises(ValueError, match="no such parameter; it has x, n, block"):
+        make(key_fn=disttune.key("y.shape"))
+    with pytest.raises(ValueError, match=r"x\.shape"):
+        disttune.key("x[0]")
+    with pytest.raises(TypeError):
+        disttune.key(3)
+    f = make(key_fn=disttune.key("x.shape", "x.size"))
+    with pytest.raises(TypeError, match="missing the argument 'x'"):
+        f()
+    with pytest.raises(AttributeError):
+        f(3)
+
+
+# ---- call keywords ------------------------------------------------------------------------------
+
+
+def test_autotune_false_runs_entry_0_and_remembers_nothing(clock):
+    calls = []
+    f = make(clock=clock, calls=calls)
+    assert f(7, autotune=False) == (7, 0, 1)
+    assert f(7, block=9, autotune=False) == (7, 0, 9)
+    assert len(calls) == 2
+    assert len(f.best_configs) == 0
+
+
+def test_call_keywords_do_not_reach_the_function(clock):
+    seen = []
+
+    @disttune.autotune([{"c": 1}], lambda *args, **kwargs: seen.append(kwargs), timer=clock)
+    def f(**kwargs):
+        seen.append(kwargs)
+        clock.spend(1)
+
+    f(autotune=True, autotune_verbose=False, autotune_allow_arg_overwrite=False, autotune_pg=None)
+    assert {tuple(kwargs) for kwargs in seen} == {(), ("c",)}
+
+
+def test_S84_a_tuned_name_given_by_the_caller_is_refused_in_both_spellings(clock):
+    f = make(clock=clock)
+    with pytest.raises(ValueError, match=r"'block'.*autotune_allow_arg_overwrite"):
+        f(1, block=3)
+
+    @disttune.autotune([{"block": 1}], None, timer=clock)
+    def g(x, block):
+        return block
+
+    with pytest.raises(ValueError, match="'block'"):
+        g(1, 3)
+    with pytest.raises(ValueError, match="'block'"):
+        g(1, block=3)
+    assert g(1, 3, autotune=False) == 3
+
+
+def test_a_name_of_a_later_entry_collides_too(clock):
+    @disttune.autotune([{"a": 1}, {"b": 2}], None, timer=clock)
+    def f(a=0, b=0):
+        return (a, b)
+
+    with pytest.raises(ValueError, match="'b'"):
+        f(b=3)
+
+
+def test_an_overwritten_argument_wins_and_is_a_key_of_its_own(clock):
+    calls = []
+    space = [{"block": b, "warps": w} for b in (1, 2) for w in (4, 8)]
+
+    @disttune.autotune(space, lambda x: x, timer=clock)
+    def f(x, block, warps):
+        calls.append((block, warps))
+        clock.spend(100 * block + warps)
+        return (block, warps)
+
+    assert f(1) == (1, 4)
+    calls.clear()
+    with pytest.warns(disttune.DisttuneWarning, match="'block'"):
+        assert f(1, block=7, autotune_allow_arg_overwrite=True) == (7, 4)
+    assert {block for block, _ in calls} == {7}
+    calls.clear()
+    assert f(1) == (1, 4)
+    assert f(1, 7, autotune_allow_arg_overwrite=True) == (7, 4)
+    assert len(calls) == 2
+    assert dict(f.best_configs) == {1: {"block": 1, "warps": 4}}
+
+
+# ---- best_configs -------------------------------------------------------------------------------
+
+
+def test_best_configs_is_a_mutable_mapping(clock):
+    calls = []
+    f = make(key_fn=lambda x, n=0: x, clock=clock, calls=calls)
+    f(1)
+    f(True)
+    best = f.best_configs
+    assert len(best) == 2
+    assert best.get(1) == {"block": 2}
+    assert best[True] == {"block": 2}
+    assert best.get(1.0) is None
+    assert 1 in best
+    assert 1.0 not in best
+    assert [(type(k), v) for k, v in best.items()] == [
+        (int, {"block": 2}),
+        (bool, {"block": 2}),
+    ]
+    with pytest.raises(KeyError):
+        best[2]
+    assert best.pop(True) == {"block": 2}
+    assert list(best) == [1]
+    best[5] = {"block": 3}
+    calls.clear()
+    assert f(5) == (5, 0, 3)
+    assert len(calls) == 1
+    del best[5]
+    best.clear()
+    assert len(f.best_configs) == 0
+    calls.clear()
+    f(1)
+    assert len(calls) == 1, "the record is still in the store"
+
+
+def test_what_best_configs_gives_is_the_callers_own(clock):
+    f = make(key_fn=lambda x, n=0: x, clock=clock)
+    f(1)
+    f.best_configs[1]["block"] = 77
+    assert f.best_configs[1] == {"block": 2}
+    assert f(1) == (1, 0, 2)
+
+
+# ---- candidate values ---------------------------------------------------------------------------
+
+
+class Config:
+    def __init__(self, block):
+        self.kwargs = {"block": block}
+        self.pre_hook = None
+
+
+disttune.register_description(Config, lambda c: disttune.named("Config", c.kwargs))
+
+
+def test_what_a_launcher_does_to_its_values_stays_its_own(clock):
+    space = [{"cfg": Config(b)} for b in (1, 2)]
+    seen = []
+
+    @disttune.autotune(space, lambda x: x, timer=clock)
+    def f(x, cfg):
+        seen.append(cfg.kwargs["block"])
+        clock.spend(cfg.kwargs["block"] * 100)
+        cfg.kwargs["block"] += 1000
+        return cfg
+
+    kept = f(1)
+    # A fresh copy a visit, and one for the decided key.
+    assert seen[0] == 1
+    assert seen[15] == 2
+    assert seen[-1] == 1
+    assert [e["cfg"].kwargs["block"] for e in space] == [1, 2]
+    assert [e["cfg"].kwargs["block"] for e in f.config_space] == [1, 2]
+    assert f.best_configs[1]["cfg"].kwargs["block"] == 1
+    assert f.result(1).winner["cfg"].kwargs["block"] == 1
+    assert f(1) is kept, "a warm call makes no copy"
+
+
+def test_values_that_cannot_be_copied_are_passed_as_they_are(clock):
+    class Stubborn:
+        def __deepcopy__(self, memo):
+            raise RuntimeError
+
+        __copy__ = __deepcopy__
+
+    disttune.register_description(Stubborn, lambda s: disttune.named("Stubborn"))
+    only = Stubborn()
+
+    @disttune.autotune([{"s": only}], None, timer=clock)
+    def f(s):
+        clock.spend(5)
+        return s
+
+    assert f() is only
+
+
+def test_a_pre_hook_is_never_copied(clock):
+    triton = pytest.importorskip("triton")
+
+    def hook(args):
+        return args
+
+    config = triton.Config({"B": 1}, pre_hook=hook)
+
+    @disttune.autotune([{"cfg": config}], None, timer=clock)
+    def f(cfg):
+        clock.spend(5)
+        return cfg
+
+    got = f()
+    assert got is not config
+    assert got.pre_hook is hook
+    assert got.kwargs == config.kwargs
+
+
+# ---- manners ------------------------------------------------------------------------------------
+
+
+def test_it_looks_like_the_function(clock):
+    f = make(clock=clock)
+    assert f.__name__ == "f"
+    assert f.__doc__ == "Say what runs."
+    assert f.__wrapped__ is f.fn
+    assert f.__module__ == __name__
+    assert list(inspect.signature(f).parameters) == ["x", "n", "block"]
+    assert f.fn(1, block=5) == (1, 0, 5)
+    assert f.config_space == [{"block": 1}, {"block": 2}, {"block": 3}]
+    assert f.name == "f"
+    assert callable(f.key_fn)
+    assert f.prune_fn is None
+    f.note = "mine"
+    assert f.note == "mine"
+
+
+def test_it_works_as_a_method(clock):
+    class Layer:
+        scale = 3
+
+        @disttune.autotune([{"c": 1}, {"c": 2}], lambda self, x: x, timer=clock)
+        def forward(self, x, c):
+            clock.spend(c)
+            return (self.scale, x, c)
+
+        @staticmethod
+        @disttune.autotune([{"c": 1}], lambda x: x, timer=clock)
+        def static(x, c):
+            clock.spend(c)
+            return x
+
+    layer = Layer()
+    assert layer.forward(5) == (3, 5, 1)
+    assert layer.forward(x=5) == (3, 5, 1)
+    assert Layer.forward(layer, 5) == (3, 5, 1)
+    bound = layer.forward
+    assert bound(5) == (3, 5, 1)
+    assert layer.static(4) == 4
+
+
+@disttune.autotune([{"c": 1}], None)
+def importable(c):
+    return c
+
+
+def test_S85_it_pickles_by_name():
+    assert pickle.loads(pickle.dumps(importable)) is importable
+    f = make()
+    with pytest.raises(pickle.PicklingError, match="top level"):
+        pickle.dumps(f)
+    assert copy.copy(f) is f
+    assert copy.deepcopy(f) is f
+
+
+def test_S72_launchers_made_without_end_are_collected(clock):
+    died = []
+
+    class Captured:
+        pass
+
+    for _ in range(20):
+        captured = Captured()
+        weakref.finalize(captured, died.append, 1)
+
+        def run(x, c, captured=captured):
+            return captured
+
+        disttune.autotune([{"c": 1}], lambda x: x, timer=clock)(run)(1, autotune=False)
+        del captured, run
+    gc.collect()
+    assert len(died) == 20
+
+
+def test_a_cycle_through_the_function_is_collected(clock):
+    def build():
+        holder = []
+
+        @disttune.autotune([{"c": 1}], None, timer=lambda: holder and 1)
+        def f(c):
+            return holder
+
+        holder.append(f)
+        return weakref.ref(f)
+
+    ref = build()
+    gc.collect()
+    assert ref() is None
+
+
+def test_S73_a_warm_call_keeps_no_argument_alive(clock):
+    class Argument:
+        pass
+
+    @disttune.autotune([{"c": 1}, {"c": 2}], lambda x, n: n, timer=clock)
+    def f(x, n, c):
+        clock.spend(c)
+
+    argument = Argument()
+    f(argument, 1)
+    f(argument, n=1)
+    f(x=argument, n=1)
+    ref = weakref.ref(argument)
+    del argument
+    assert ref() is None, "neither the cold call nor the warm ones kept it"
+
+
+def test_a_failing_candidate_keeps_nothing_alive(clock):
+    class Argument:
+        pass
+
+    @disttune.autotune([{"c": 1}, {"c": 2}], None, timer=clock)
+    def f(x, c):
+        clock.spend(c)
+        if c == 1:
+            raise RuntimeError("no", x)
+
+    argument = Argument()
+    f(argument)
+    ref = weakref.ref(argument)
+    del argument
+    assert ref() is None
+
+
+def test_S77_many_keys_whose_python_hashes_collide(clock):
+    @disttune.autotune([{"c": 1}], lambda n: n * (2**61 - 1), timer=clock, repeat=1, warmup=0)
+    def f(n, c):
+        clock.spend(c)
+        return n
+
+    for n in range(300):
+        f.best_configs[n * (2**61 - 1)] = {"c": 1}
+    assert [f(n) for n in range(300)] == list(range(300))
+
+
+def test_results_and_exceptions_of_warm_calls_are_the_callers(clock):
+    fail = [False]
+
+    @disttune.autotune([{"c": 1}], None, timer=clock)
+    def f(c):
+        clock.spend(c)
+        if fail[0]:
+            raise KeyError("mine")
+        return c
+
+    f()
+    fail[0] = True
+    with pytest.raises(KeyError, match="mine"):
+        f()
+
+
+def test_the_table_may_be_cleared_from_inside_the_function(clock):
+    @disttune.autotune([{"c": [1, 2, 3]}], None, timer=clock)
+    def f(c):
+        f.best_configs.clear()
+        clock.spend(5)
+        gc.collect()
+        return list(c)
+
+    assert f() == [1, 2, 3]
+    assert f() == [1, 2, 3]
+
+
+def test_keyword_calls_of_many_shapes(clock):
+    @disttune.autotune([{"c": 1}], lambda **kwargs: None, timer=clock)
+    def f(*, c, **kwargs):
+        clock.spend(c)
+        return kwargs
+
+    f()
+    for i in range(100):
+        given = {f"k{j}": j for j in range(i % 40)}
+        assert f(**given) == given
+
+
+def test_partials_and_callable_objects(clock):
+    def run(a, x, c):
+        clock.spend(c)
+        return (a, x, c)
+
+    f = disttune.autotune([{"c": 1}], None, timer=clock)(functools.partial(run, 5))
+    assert f(6) == (5, 6, 1)
+    assert f.name == "run"
+
+    class Callable:
+        def __call__(self, x, c):
+            clock.spend(c)
+            return (x, c)
+
+    g = disttune.autotune([{"c": 1}], None, timer=clock)(Callable())
+    assert g(6) == (6, 1)
+
+
+class Kind(enum.Enum):
+    A = 1
+    B = 2
+
+
+def test_enum_members_and_dataclasses_in_keys(clock):
+    f = make(key_fn=lambda x, n=0: x, clock=clock)
+    f(Kind.A)
+    f(Kind.B)
+    f(1)
+    assert list(f.best_configs) == [Kind.A, Kind.B, 1]
