@@ -67,7 +67,9 @@ def installed(consumer: Consumer) -> None:
                 sys.exit(f"{file.name} of the installed package mentions {word}")
     build = consumer.work / "build"
     options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF"]
-    components = [c for c in ("mpi", "testing") if next(prefix.rglob(f"disttune-{c}-targets.cmake"), None)]
+    components = [
+        c for c in ("mpi", "testing") if next(prefix.rglob(f"disttune-{c}-targets.cmake"), None)
+    ]
     options.append(f"-DCOMPONENTS={';'.join(components)}")
     consumer.configure(HERE / "installed_project", build, *options)
     consumer.build(build)
@@ -130,7 +132,9 @@ def main() -> None:
     for option in ("flags", "source", "build"):
         parser.add_argument(f"--{option}", default="")
     args = parser.parse_args()
-    {"installed": installed, "subdirectory": subdirectory, "digest": digest}[args.what](Consumer(args))
+    {"installed": installed, "subdirectory": subdirectory, "digest": digest}[args.what](
+        Consumer(args)
+    )
 
 
 if __name__ == "__main__":

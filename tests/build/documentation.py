@@ -57,7 +57,9 @@ def check_commands(root: Path) -> list[str]:
     return [
         f"{page.relative_to(root)}: there is no `make {name}`"
         for page in pages(root)
-        for block in re.findall(r"`[^`\n]*`|^make .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for block in re.findall(
+            r"`[^`\n]*`|^make .*$", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
         for name in TARGET.findall(block)
         if name not in known
     ]
@@ -79,7 +81,9 @@ def check_table(root: Path, table: str, write: bool) -> list[str]:
     if write and found[2] != table:
         page.write_text(text[: found.start(2)] + table + text[found.end(2) :], encoding="utf-8")
     elif found[2] != table:
-        return [f"{page} differs from the code; run this check with --write. The code says:\n{table}"]
+        return [
+            f"{page} differs from the code; run this check with --write. The code says:\n{table}"
+        ]
     other = TABLE.search((root / "docs/zh/environment.md").read_text(encoding="utf-8"))
     if not other or first_columns(other[2]) != first_columns(table):
         return ["docs/zh/environment.md: variables or defaults differ from docs/en/environment.md"]

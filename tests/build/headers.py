@@ -17,9 +17,10 @@ def listed(folder: Path, headers: list[str]) -> list[str]:
     """Differences between what lies in the folder and what is listed."""
     there = {p.resolve() for p in folder.rglob("*.hpp")}
     named = {(folder / h).resolve() for h in headers}
-    return [f"in no target's list of headers (include/CMakeLists.txt): {p}" for p in sorted(there - named)] + [
-        f"listed but not there: {p}" for p in sorted(named - there)
-    ]
+    return [
+        f"in no target's list of headers (include/CMakeLists.txt): {p}"
+        for p in sorted(there - named)
+    ] + [f"listed but not there: {p}" for p in sorted(named - there)]
 
 
 def compiles(header: Path, compiler: list[str]) -> str:

@@ -22,11 +22,23 @@ MAY = {
 }
 # The vocabulary; the front headers are the other public ones. A front may include a vocabulary
 # header, not the reverse.
-VOCABULARY = {"value", "config", "error", "device", "group", "selector", "observer", "record", "version"}
+VOCABULARY = {
+    "value",
+    "config",
+    "error",
+    "device",
+    "group",
+    "selector",
+    "observer",
+    "record",
+    "version",
+}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 # The standard library's headers have no dot; of others, <cstd…>-like C headers and POSIX are system.
-SYSTEM = re.compile(r"^(?:[a-z_0-9]+|(?:sys/|linux/|netinet/|arpa/)[a-z_0-9]+\.h|"
-                    r"(?:unistd|fcntl|dlfcn|pthread|sched|poll|signal|errno|pwd|time|dirent)\.h)$")
+SYSTEM = re.compile(
+    r"^(?:[a-z_0-9]+|(?:sys/|linux/|netinet/|arpa/)[a-z_0-9]+\.h|"
+    r"(?:unistd|fcntl|dlfcn|pthread|sched|poll|signal|errno|pwd|time|dirent)\.h)$"
+)
 
 
 def check_file(where: str, path: str, text: str, folders: set[str]) -> list[str]:
@@ -94,7 +106,11 @@ def self_test() -> list[str]:
         ("store", "src/store/a.cpp", '#include "core/sha256.hpp"\n#include <fmt/format.h>'),
         ("store", "src/store/a.cpp", '#include "store/store.hpp"\n#include <sys/stat.h>'),
         (INTERFACE, "include/disttune/function.hpp", '#include "disttune/detail/attempt.hpp"'),
-        (INTERFACE, "include/disttune/config.hpp", '#include "disttune/value.hpp"\n#include <tuple>'),
+        (
+            INTERFACE,
+            "include/disttune/config.hpp",
+            '#include "disttune/value.hpp"\n#include <tuple>',
+        ),
     ]
     return [f"not refused: {b}" for b in bad if not check_file(*b, folders)] + [
         f"refused: {g}" for g in good if check_file(*g, folders)

@@ -38,7 +38,9 @@ def main() -> None:
     if "tuned in this process" not in first or tuned < 2 * 15 + 1:
         sys.exit("the first process did not tune")
     if "came from the store" not in second or warm != 1:
-        sys.exit("the second process did not use the first one's choice, or launched more than once")
+        sys.exit(
+            "the second process did not use the first one's choice, or launched more than once"
+        )
     record = re.search(r"^record: (.+)$", first, re.MULTILINE)
     if not record or not Path(record[1]).is_file() or record[0] not in second:
         sys.exit("the record does not lie where the program says")
