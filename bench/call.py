@@ -41,7 +41,7 @@ def by_hand(fn: Callable[..., Any], choices: dict[Any, dict[str, Any]]) -> Calla
 def a_tensor() -> Any:
     """Return a tensor of torch where there is one, else a stand-in with the same two attributes."""
     try:
-        import torch  # noqa: PLC0415 - only where it is installed
+        import torch
     except ImportError:
 
         class Tensor:

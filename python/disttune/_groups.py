@@ -47,7 +47,7 @@ def set_default_group(group: Any) -> None:
         the rule at the start: the world of ``torch.distributed`` when it is initialised with more
         than one rank, else no group.
     """
-    global _default  # noqa: PLW0603 - one default a process is the point
+    global _default
     _default = group
     _core.forget_default_group()
 
@@ -167,7 +167,7 @@ def _own_store(group: Any, distributed: Any) -> Any:
 
     Its address travels once through the group itself, before anything is tuned.
     """
-    import socket  # noqa: PLC0415 - rarely needed
+    import socket
 
     rank = distributed.get_rank(group)
     address: list[Any] = [None]
