@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <span>
 #include <string>
+#include <tuple>
+#include <variant>
 #include <vector>
 
 #include "disttune/disttune.hpp"
@@ -17,42 +20,45 @@
 namespace {
 
 struct Blocking {
-  int rows = 1;      // rows of the result that one sweep updates together
-  int depth = 16;    // terms of the inner product summed before moving on
-  int columns = 16;  // columns of the result in work at once
+  int rows = 1;     // of the result, computed together and kept in registers
+  int columns = 4;  // the same
+  int depth = 256;  // terms of the inner products summed before moving on
   static constexpr auto tuned = disttune::fields(disttune::field("ROWS", &Blocking::rows),
-                                                 disttune::field("DEPTH", &Blocking::depth),
-                                                 disttune::field("COLUMNS", &Blocking::columns));
+                                                 disttune::field("COLUMNS", &Blocking::columns),
+                                                 disttune::field("DEPTH", &Blocking::depth));
 };
 
 using Matrix = std::span<float>;
 using Input = std::span<const float>;
 
-// c += a * b for one block. R is a constant, so that the compiler keeps R running sums in
-// registers.
-template <int R>
-void multiply_block(Input a, Input b, Matrix c, std::size_t n, std::size_t i, std::size_t k_begin,
-                    std::size_t k_end, std::size_t j_begin, std::size_t j_end) {
+// Four floats in one register, as GCC and Clang know it on every machine.
+constexpr std::size_t k_lanes = 4;
+using Lanes [[gnu::vector_size(k_lanes * sizeof(float))]] = float;
+
+// Adds the terms k_begin … k_end to R × C elements of c. R and C are constants, so that all the
+// sums stay in registers; more of them hide the additions' latency, too many do not fit.
+template <std::size_t R, std::size_t C>
+void multiply_tile(Input a, Input b, Matrix c, std::size_t n, std::size_t i, std::size_t j,
+                   std::size_t k_begin, std::size_t k_end) {
+  constexpr std::size_t vectors = C / k_lanes;
+  Lanes sums[R][vectors];
+  for (std::size_t r = 0; r < R; ++r) std::memcpy(sums[r], &c[(i + r) * n + j], sizeof sums[r]);
   for (std::size_t k = k_begin; k < k_end; ++k) {
-    float left[R];
-    for (std::size_t r = 0; r < R; ++r) left[r] = a[(i + r) * n + k];
-    const float* right = &b[k * n];
-    for (std::size_t r = 0; r < R; ++r) {
-      float* out = &c[(i + r) * n];
-      for (std::size_t j = j_begin; j < j_end; ++j) out[j] += left[r] * right[j];
-    }
+    Lanes right[vectors];
+    std::memcpy(right, &b[k * n + j], sizeof right);
+    for (std::size_t r = 0; r < R; ++r)
+      for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += a[(i + r) * n + k] * right[v];
   }
+  for (std::size_t r = 0; r < R; ++r) std::memcpy(&c[(i + r) * n + j], sums[r], sizeof sums[r]);
 }
 
-template <int R>
-void multiply(const Blocking& blocking, Input a, Input b, Matrix c, std::size_t n) {
-  const auto depth = static_cast<std::size_t>(blocking.depth);
-  const auto columns = static_cast<std::size_t>(blocking.columns);
+template <std::size_t R, std::size_t C>
+void multiply(std::size_t depth, Input a, Input b, Matrix c, std::size_t n) {
   std::fill(c.begin(), c.end(), 0.0f);
-  for (std::size_t j = 0; j < n; j += columns)
-    for (std::size_t k = 0; k < n; k += depth)
+  for (std::size_t k = 0; k < n; k += depth)
+    for (std::size_t j = 0; j < n; j += C)
       for (std::size_t i = 0; i < n; i += R)
-        multiply_block<R>(a, b, c, n, i, k, std::min(k + depth, n), j, std::min(j + columns, n));
+        multiply_tile<R, C>(a, b, c, n, i, j, k, std::min(k + depth, n));
 }
 
 std::vector<float> plain_product(Input a, Input b, std::size_t n) {
@@ -89,18 +95,21 @@ int main() {
   const auto product =
       disttune::autotune(
           "example_matmul",
-          disttune::Space<Blocking>{Blocking{}} + grid(&Blocking::rows, {1, 4, 8}) *
-                                                      grid(&Blocking::depth, {32, 256}) *
-                                                      grid(&Blocking::columns, {64, 256}),
+          grid(&Blocking::rows, {1, 2, 4}) * grid(&Blocking::columns, {4, 8, 16}) *
+              grid(&Blocking::depth, {256, 64}),
           [](Input, Input, Matrix, std::size_t size) { return std::tuple(size, "float32"); },
           [&launches](const Blocking& t, Input x, Input y, Matrix out, std::size_t size) {
             ++launches;
-            disttune::with_constant<1, 4, 8>(
-                t.rows, [&](auto rows) { multiply<rows>(t, x, y, out, size); });
+            disttune::with_constant<1, 2, 4>(t.rows, [&](auto rows) {
+              disttune::with_constant<4, 8, 16>(t.columns, [&](auto columns) {
+                multiply<rows, columns>(static_cast<std::size_t>(t.depth), x, y, out, size);
+              });
+            });
           })
           .source(DISTTUNE_SOURCE_DIGEST)
           .prune([](const Blocking& t, Input, Input, Matrix, std::size_t size) {
-            return size % static_cast<std::size_t>(t.rows) == 0;
+            return size % static_cast<std::size_t>(t.rows) == 0 &&
+                   size % static_cast<std::size_t>(t.columns) == 0;
           })
           .check([&expected](const Blocking&, std::monostate, Input, Input, Matrix out,
                              std::size_t) -> std::optional<std::string> {

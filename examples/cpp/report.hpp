@@ -30,7 +30,7 @@ inline void print_report(const disttune::Explanation& before,
   if (winner_ns > 0 && default_ns > 0)
     std::printf("the default takes %.2f times as long as the choice\n", default_ns / winner_ns);
   std::printf("record: %s\n", before.file.c_str());
-  if (before.source == "store")
+  if (before.source == "store" && launches == 1)
     std::printf("the choice came from the store, without tuning: launches in this process: %d\n",
                 launches);
   else
