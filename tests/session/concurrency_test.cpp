@@ -1,0 +1,155 @@
+// Threads, nesting and re-entry: who waits, who runs the default, and what is timed again.
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "session/rig.hpp"
+
+namespace disttune::test {
+namespace {
+
+using Concurrency = Session;
+
+TEST_F(Concurrency, OneColdKeyIsTunedOnceWhileOthersWait) {
+  std::mutex mutex;
+  std::promise<void> started;
+  std::shared_future<void> others_called;
+  std::promise<void> go;
+  others_called = go.get_future().share();
+  bool first = true;
+  std::vector<int> blocks;
+  const auto tuned = autotune(
+                         "shared", Space<Tile>{{2}, {1}}, [](int n) { return n; },
+                         [&](const Tile& t, int) {
+                           bool wait = false;
+                           {
+                             const std::lock_guard lock(mutex);
+                             blocks.push_back(t.block);
+                             wait = std::exchange(first, false);
+                           }
+                           if (wait) {
+                             started.set_value();
+                             others_called.wait();
+                           }
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                         })
+                         .timer(clock.reader());
+  std::thread tuner([&] { tuned(8); });
+  started.get_future().wait();
+  std::thread other([&] { tuned(8); });
+  go.set_value();
+  tuner.join();
+  other.join();
+  EXPECT_EQ(blocks.size(), 2 * 15 + 2u);
+}
+
+TEST_F(Concurrency, WaitersGetTheSameError) {
+  std::promise<void> started;
+  std::promise<void> go;
+  auto gone = go.get_future().share();
+  std::once_flag once;
+  const auto tuned = autotune(
+                         "broken", Space<Tile>{{1}}, [](int n) { return n; },
+                         [&](const Tile&, int) {
+                           std::call_once(once, [&] {
+                             started.set_value();
+                             gone.wait();
+                           });
+                           throw std::runtime_error("never works");
+                         })
+                         .timer(clock.reader());
+  auto call = [&] { return std::async(std::launch::async, [&] { tuned(8); }); };
+  auto a = call();
+  started.get_future().wait();
+  auto b = call();
+  go.set_value();
+  EXPECT_THROW(a.get(), NoValidConfig);
+  EXPECT_THROW(b.get(), NoValidConfig);
+}
+
+TEST_F(Concurrency, ATunedLauncherInsideATunedLauncherTunesInAnUntimedRun) {
+  const auto inner = scale({{2}, {1}}, "inner");
+  std::vector<int> outer_runs;
+  const auto outer = autotune(
+                         "outer", Space<Tile>{{5}, {4}}, [](int n) { return n; },
+                         [&](const Tile& t, int n) {
+                           outer_runs.push_back(t.block);
+                           inner(n);
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                         })
+                         .timer(clock.reader());
+  outer(8);
+  EXPECT_EQ(outer_runs.size(), 2 * 15 + 1u);
+  EXPECT_EQ(outer_runs.back(), 4);
+  EXPECT_EQ(runs.size(), 2 * 15 + outer_runs.size());
+  EXPECT_EQ(runs.back().first, 1);
+  const auto samples = outer.result(8)->tunings[0].candidates[0].samples_ns;
+  EXPECT_EQ(samples, std::vector<std::int64_t>(10, 6000)) << "no sample holds the inner tuning";
+}
+
+TEST_F(Concurrency, AnInnerTuningInATimedRunSpoilsThatSampleOnly) {
+  const auto inner = scale({{2}, {1}}, "inner");
+  const auto outer = autotune(
+                         "outer", Space<Tile>{{5}}, [](int n) { return n; },
+                         [&](const Tile& t, int n) {
+                           runs.emplace_back(t.block, n);
+                           if (runs_of(5) == 8) inner(n);  // first met in the third timed run
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                         })
+                         .timer(clock.reader());
+  outer(8);
+  const auto samples = outer.result(8)->tunings[0].candidates[0].samples_ns;
+  EXPECT_EQ(samples, std::vector<std::int64_t>(10, 5000));
+  EXPECT_EQ(runs.back().first, 5);
+}
+
+TEST_F(Concurrency, AKeyMetAgainInTheThreadThatTunesItRunsTheDefault) {
+  std::function<void(int)> again;
+  int depth = 0;
+  const auto tuned = autotune(
+                         "recursive", Space<Tile>{{2}, {1}}, [](int n) { return n; },
+                         [&](const Tile& t, int n) {
+                           runs.emplace_back(t.block, n);
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                           if (depth == 0 && runs.size() == 1) {
+                             ++depth;
+                             again(n);
+                             --depth;
+                           }
+                         })
+                         .timer(clock.reader());
+  again = [&](int n) { tuned(n); };
+  tuned(8);
+  EXPECT_EQ(runs[1].first, 2) << "entry 0 stood in";
+  EXPECT_EQ(runs.back().first, 1);
+}
+
+TEST_F(Concurrency, S76_AWarmKeyIsServedWhileAnotherThreadTunes) {
+  std::promise<void> started;
+  std::promise<void> go;
+  auto gone = go.get_future().share();
+  std::once_flag once;
+  bool block_on = false;
+  const auto tuned = autotune(
+                         "busy", Space<Tile>{{2}, {1}}, [](int n) { return n; },
+                         [&](const Tile& t, int n) {
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                           if (n == 9 && block_on)
+                             std::call_once(once, [&] {
+                               started.set_value();
+                               gone.wait();
+                             });
+                           return t.block;
+                         })
+                         .timer(clock.reader());
+  EXPECT_EQ(tuned(8), 1);
+  block_on = true;
+  std::thread tuner([&] { tuned(9); });
+  started.get_future().wait();
+  EXPECT_EQ(tuned(8), 1);
+  go.set_value();
+  tuner.join();
+}
+
+}  // namespace
+}  // namespace disttune::test

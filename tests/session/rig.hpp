@@ -1,0 +1,76 @@
+// A launcher whose time is a script: candidate i takes `cost(i)` nanoseconds of a scripted clock.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "disttune/disttune.hpp"
+#include "disttune/testing/scripted_clock.hpp"
+#include "disttune/testing/scripted_device.hpp"
+
+namespace disttune::test {
+
+struct Tile {
+  int block = 1;
+  static constexpr auto tuned = disttune::fields(disttune::field("BLOCK", &Tile::block));
+};
+
+/// A fresh folder and a clean environment for each test.
+class Session : public ::testing::Test {
+ protected:
+  Session() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "disttune-XXXXXX").string();
+    root = ::mkdtemp(pattern.data());
+    for (const char* name :
+         {"ALWAYS_TUNE", "VERSION_CHECK", "MODE", "STRATEGY", "WARMUP", "REPEAT", "TIMER", "CACHE",
+          "BUDGET", "LAYERS", "RETRY_CRASHED", "TIMEOUT", "WORKERS", "PROGRESS", "LOG_LEVEL"})
+      ::unsetenv((std::string("TRITON_DIST_AUTOTUNE_") + name).c_str());
+    set("HOME", root.string());
+    set("CONTEXT_LOGS", (root / "context").string());
+    set("LOG_LEVEL", "error");
+  }
+  ~Session() override { std::filesystem::remove_all(root); }
+
+  static void set(const std::string& name, const std::string& value) {
+    ::setenv(("TRITON_DIST_AUTOTUNE_" + name).c_str(), value.c_str(), 1);
+  }
+  static void unset(const std::string& name) {
+    ::unsetenv(("TRITON_DIST_AUTOTUNE_" + name).c_str());
+  }
+
+  /// Every run is noted, takes `cost(block)` ns, and may throw.
+  void run(const Tile& t, int n) {
+    runs.emplace_back(t.block, n);
+    if (on_run) on_run(t, n);
+    clock.advance(std::chrono::nanoseconds(cost(t.block)));
+  }
+  [[nodiscard]] std::size_t runs_of(int block) const {
+    return static_cast<std::size_t>(
+        std::count_if(runs.begin(), runs.end(), [&](const auto& r) { return r.first == block; }));
+  }
+
+  auto scale(const Space<Tile>& space, const std::string& name = "scale") {
+    return autotune(
+               name, space, [](int n) { return n; }, [this](const Tile& t, int n) { run(t, n); })
+        .version("1")
+        .timer(clock.reader());
+  }
+
+  std::filesystem::path root;
+  testing::ScriptedClock clock;
+  std::function<std::int64_t(int)> cost = [](int block) { return 1000 * block; };
+  std::function<void(const Tile&, int)> on_run;
+  std::vector<std::pair<int, int>> runs;  ///< (block, n), in order
+};
+
+}  // namespace disttune::test
