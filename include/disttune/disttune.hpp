@@ -12,5 +12,6 @@
 #include "disttune/observer.hpp"
 #include "disttune/record.hpp"
 #include "disttune/selector.hpp"
+#include "disttune/trace.hpp"
 #include "disttune/value.hpp"
 #include "disttune/version.hpp"

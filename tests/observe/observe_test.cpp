@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "core/samples.hpp"
+#include "disttune/trace.hpp"
 #include "observe/progress.hpp"
 
 namespace disttune::observe {
@@ -307,6 +309,27 @@ TEST_F(Observe, a_log_is_named_after_its_record_time_and_rank) {
                                std::regex(R"(/store/f/0123\.log-\d{8}T\d{6}\.\d{6}Z)")));
   EXPECT_TRUE(std::regex_match(log_file_name(record, 12).string(),
                                std::regex(R"(/store/f/0123\.log-\d{8}T\d{6}\.\d{6}Z-rank12)")));
+}
+
+TEST_F(Observe, a_trace_is_a_timeline_of_visits) {
+  const fs::path file = folder / "trace.json";
+  const auto token = add_observer(trace_file(file.string()));
+  play(2);
+  remove_observer(token);
+  std::ifstream in(file);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const auto events = nlohmann::json::parse(text + "]");  // the form needs no closing bracket
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0]["ph"], "i");
+  EXPECT_EQ(events[1]["ph"], "X");
+  EXPECT_EQ(events[1]["name"], "#0 BLOCK=64");
+  EXPECT_EQ(events[1]["pid"], 2);
+  EXPECT_EQ(events[1]["args"]["samples_ns"][0], 12000);
+  EXPECT_EQ(events[2]["args"]["status"], "launch_failed");
+  EXPECT_EQ(events[2]["ts"],
+            events[1]["ts"].get<std::int64_t>() + events[1]["dur"].get<std::int64_t>());
+  EXPECT_EQ(events[3]["cat"], "decided");
+  EXPECT_THROW(static_cast<void>(trace_file((folder / "no" / "trace.json").string())), Error);
 }
 
 struct ProgressRig {
