@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _core
@@ -82,7 +82,7 @@ def _stream_on(torch: Any, kind: str, index: int | None) -> tuple[Any, int] | No
     handle = _handle(stream)
     # The default stream is that of the current device: it must be the tensors' while it is named.
     with _current(module, index):
-        native = _native(torch, kind, handle)
+        native = _native(torch, kind, stream, handle)
     return (native or _device(kind, index)), handle
 
 
@@ -99,13 +99,23 @@ def _handle(stream: Any) -> int:
     return 0
 
 
-def _native(torch: Any, kind: str, handle: int) -> Any:
-    """Return disttune's own device for a stream, where it has one."""
+def _native(torch: Any, kind: str, stream: Any, handle: int) -> Any:
+    """Return disttune's own device for a stream, where it has one that works here."""
     if kind == "cuda":
-        name = "hip" if getattr(torch.version, "hip", None) else "cuda"
-        make = getattr(_core, name, None)
-        return None if make is None else make(handle)
+        hip = bool(getattr(torch.version, "hip", None))
+        return _core.hip(handle) if hip else _core.cuda(handle)
+    if kind == "npu":
+        return _ascend(functools.partial(_handle, stream), handle)
     return None
+
+
+def _ascend(drain: Callable[[], int], handle: int) -> Any:
+    try:
+        device = _core.ascend(handle, drain)
+        _core.device_fingerprint(device)  # the first use of the runtime library
+    except _core.Error:
+        return None  # torch's own events remain
+    return device
 
 
 @functools.cache

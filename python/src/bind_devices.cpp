@@ -13,8 +13,10 @@
 
 #include "bindings.hpp"
 #include "describe.hpp"
+#include "disttune/ascend.hpp"
 #include "disttune/cuda.hpp"
 #include "disttune/hip.hpp"
+#include "drained_device.hpp"
 #include "in_python.hpp"
 
 namespace nb = nanobind;
@@ -184,6 +186,15 @@ void bind_devices(nb::module_& m) {
         "The CUDA device of a stream, given by its handle.");
   m.def("hip", of_stream(&disttune::hip), nb::arg("stream"),
         "The HIP device of a stream, given by its handle.");
+  m.def(
+      "ascend",
+      [](std::uintptr_t stream, nb::object drain) {
+        const auto device = disttune::ascend(reinterpret_cast<void*>(stream)).device;
+        return drain.is_none() ? device : drained(device, drain.ptr());
+      },
+      nb::arg("stream"), nb::arg("drain").none() = nb::none(),
+      "The Ascend device of a stream, given by its handle. `drain()` is called before anything is "
+      "put on the stream: it empties the queue in which torch_npu keeps commands for it.");
   m.def(
       "device_fingerprint",
       [](nb::object device) {
