@@ -63,8 +63,8 @@ class ProcessGroup {
   virtual void all_reduce_max(std::span<std::int64_t> values, const Wait& wait) = 0;
   /// Tells the others that this rank ended `sequence` with an error. Never waits. Others' waits for
   /// that sequence, and for those before it, raise PeerFailed within two seconds. Announcements are
-  /// counted a sequence: a rank that has itself announced `sequence` as often as a peer ignores the
-  /// peer's (all of them failed in that call, and will meet in the next).
+  /// counted a sequence: in the first collective of a call a rank that has itself announced
+  /// `sequence` as often as a peer ignores the peer's (both failed before, and meet again now).
   virtual void abandon(std::uint64_t sequence, std::string_view why) noexcept = 0;
   /// Takes an announcement of this rank for `sequence` back (it has entered that call after all).
   virtual void withdraw(std::uint64_t sequence) noexcept { static_cast<void>(sequence); }

@@ -68,8 +68,9 @@ Deadline RollCall::check_announcements(int self, const Wait& wait, Deadline ente
     const Peer& peer = at(r);
     if (peer.closed.sequence != 0 && closed == nullptr) closed = &peer.closed;
     if (peer.ended.sequence < std::max<std::uint64_t>(wait.sequence, 1)) continue;
-    // As many announcements as this rank made itself: both failed in the same calls.
-    if (own.counted == peer.counted && peer.count <= own.count) continue;
+    // As many announcements as this rank made itself: both failed in the same calls, and meet in
+    // this one. After the first collective all ranks are known to be in the call.
+    if (wait.first && own.counted == peer.counted && peer.count <= own.count) continue;
     if (wait.first && peer.ended.since <= entered && now < entered + k_withdrawal) {
       again = std::min(again, entered + k_withdrawal);
       continue;

@@ -93,6 +93,7 @@ class Ranks::Hub {
 
   bool m_scripted;
   Deadline m_now;
+  bool m_stuck = false;
   int m_members = 0;
   int m_blocked = 0;
   std::shared_ptr<Round> m_round;
@@ -109,7 +110,10 @@ bool Ranks::Hub::advance_if_all_wait() {
   Deadline next = Deadline::max();
   for (const Chair& c : chairs)
     if (c.blocked) next = std::min(next, c.wake);
-  m_now = std::max(m_now, next);
+  if (next == Deadline::max())
+    m_stuck = true;
+  else
+    m_now = std::max(m_now, next);
   wake_all();
   return true;
 }
@@ -119,13 +123,14 @@ void Ranks::Hub::block(int rank, Deadline wake, Lock& lock) {
   self.wake = wake;
   self.blocked = true;
   ++m_blocked;
-  if (advance_if_all_wait()) return;
-  if (m_scripted) {
+  if (advance_if_all_wait()) {
+  } else if (m_scripted) {
     changed.wait(lock, [&] { return !self.blocked; });
   } else if (!changed.wait_until(lock, wake, [&] { return !self.blocked; })) {
     self.blocked = false;
     --m_blocked;
   }
+  if (m_stuck) throw std::logic_error("disttune: all ranks wait, and none of them for a deadline");
 }
 
 void Ranks::Hub::sleep(int rank, std::chrono::nanoseconds time, bool alive, Lock& lock) {
