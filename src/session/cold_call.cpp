@@ -360,7 +360,8 @@ void ColdCall::resume_alone() {
 
 detail::Outcome ColdCall::tune() {
   refuse_capture();
-  const auto turn = DeviceTurn::take(*m_target.stream.device, !measure::inside_visit());
+  const auto turn =
+      DeviceTurn::take(*m_target.stream.device, !measure::inside_visit(), m_agreement.alone());
   if (!turn) {
     measure::spoil_sample();
     return {0, false, "busy", false};

@@ -76,10 +76,11 @@ struct DeviceTurn::Seat {
   int depth = 0;
 };
 
-std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait) {
+std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait, bool alone) {
   static std::mutex registry_mutex;
   static auto* const registry = new std::map<std::pair<std::string, int>, std::shared_ptr<Seat>>;
   auto turn = std::make_unique<DeviceTurn>();
+  if (!alone) return turn;
   {
     const std::lock_guard lock(registry_mutex);
     auto& seat = (*registry)[{std::string(device.kind()), device.index()}];

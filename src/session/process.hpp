@@ -18,7 +18,8 @@ namespace disttune::session {
 void check_for_interrupt();
 
 /// The right to measure on a device, held by one thread of the process; a nested tuning in the same
-/// thread shares it.
+/// thread shares it. Ranks of a group do without: they measure at the same time on purpose, and two
+/// of them may be threads of one process, where one would wait for the other for ever.
 class DeviceTurn {
  public:
   DeviceTurn() = default;
@@ -27,7 +28,8 @@ class DeviceTurn {
   DeviceTurn& operator=(const DeviceTurn&) = delete;
 
   /// Waits for the turn. Null when `may_wait` is false and another thread has it.
-  [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, bool may_wait);
+  [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, bool may_wait,
+                                                        bool alone);
 
  private:
   struct Seat;
