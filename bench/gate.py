@@ -1,0 +1,199 @@
+"""How well device time chooses: regret and tuning time on one GPU, gated against not.
+
+For each workload the truth is an oracle: all candidates in turns behind a held stream, at least 200
+samples each, their medians. Then the same list is tuned again and again
+
+- by disttune's default protocol (5 + 10 runs, gated), hot and cold,
+- by the mean of 10 ungated back-to-back runs after 5 (what timing from the host does),
+- by ``triton.testing.do_bench`` (once: it takes long),
+
+and the regret of each pick is how much slower it is than the oracle's best. All candidates are
+compiled before any tuning is timed. TUNES in the environment sets the tunes a workload (10).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harness import Report
+
+Launcher = Callable[[dict[str, int]], Any]
+TUNES = int(os.environ.get("TUNES", "10"))
+ROUNDS = 50
+#: GPU clock cycles for which a spinning kernel holds the stream while a visit is queued.
+HOLD_CYCLES = 2_000_000
+
+
+class Oracle:
+    """Medians of interleaved samples behind a kernel that spins, so independent of our own gate."""
+
+    def __init__(self, torch: Any, launcher: Launcher, space: list[dict[str, int]]) -> None:
+        self._torch = torch
+        self._launcher = launcher
+        self._flush = torch.empty(64 << 20, dtype=torch.int8, device="cuda")
+        self.live = []
+        for config in space:
+            try:
+                launcher(config)
+                torch.cuda.synchronize()
+            except Exception:
+                continue
+            self.live.append(config)
+
+    def medians(self, cold: bool) -> list[float]:
+        """Microseconds of each live candidate."""
+        torch = self._torch
+        samples: list[list[float]] = [[] for _ in self.live]
+        order = list(range(len(self.live)))
+        shuffle = random.Random(7).shuffle
+        for _ in range(ROUNDS):
+            shuffle(order)
+            for i in order:
+                events = [torch.cuda.Event(enable_timing=True) for _ in range(10)]
+                torch.cuda._sleep(HOLD_CYCLES)
+                for start, stop in zip(events[::2], events[1::2], strict=True):
+                    if cold:
+                        self._flush.zero_()
+                    start.record()
+                    self._launcher(self.live[i])
+                    stop.record()
+                torch.cuda.synchronize()
+                # The first run after another candidate finds the cache as that one left it.
+                samples[i].extend(
+                    1e3 * a.elapsed_time(b) for a, b in zip(events[2::2], events[3::2], strict=True)
+                )
+        return [statistics.median(s) for s in samples]
+
+
+def tune_with_disttune(
+    launcher: Launcher, live: list[dict[str, int]], cache: str
+) -> tuple[int, float]:
+    import disttune
+
+    with tempfile.TemporaryDirectory() as store:
+        tuned = disttune.autotune(
+            [{"config": c} for c in live],
+            lambda: None,
+            cache=cache,
+            store=store,
+            name="workload",
+            version="1",
+        )(lambda config: launcher(config))
+        before = time.perf_counter()
+        tuned()
+        seconds = time.perf_counter() - before
+        choice = tuned.best_configs[None]["config"]
+    return live.index(choice), seconds
+
+
+def tune_ungated(torch: Any, launcher: Launcher, live: list[dict[str, int]]) -> tuple[int, float]:
+    """As a tuner does that times 10 back-to-back runs with one pair of events."""
+    before = time.perf_counter()
+    times = []
+    for config in live:
+        for _ in range(5):
+            launcher(config)
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(10):
+            launcher(config)
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop) / 10)
+    return times.index(min(times)), time.perf_counter() - before
+
+
+def tune_with_do_bench(launcher: Launcher, live: list[dict[str, int]]) -> tuple[int, float]:
+    from triton.testing import do_bench
+
+    before = time.perf_counter()
+    times = [do_bench(lambda c=config: launcher(c)) for config in live]
+    return times.index(min(times)), time.perf_counter() - before
+
+
+def quantile(values: list[float], p: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(p * len(ordered)))]
+
+
+class Tally:
+    """Regrets and times of one way to tune, over all workloads."""
+
+    def __init__(self) -> None:
+        self.regrets: list[float] = []
+        self.by_workload: dict[str, float] = {}
+
+    def add(self, workload: str, regrets: list[float]) -> None:
+        self.regrets += regrets
+        self.by_workload[workload] = statistics.mean(regrets)
+
+    def report(self, report: Report, name: str, limits: tuple[float, float, float] | None) -> None:
+        mean, p95, worst = limits or (None, None, None)
+        report.figure(f"regret_{name}_mean_percent", statistics.mean(self.regrets), mean)
+        report.figure(f"regret_{name}_p95_percent", quantile(self.regrets, 0.95), p95)
+        report.figure(
+            f"regret_{name}_worst_workload_percent", max(self.by_workload.values()), worst
+        )
+        report.figure(f"regret_{name}_max_percent", max(self.regrets))
+
+
+def main(report: Report) -> None:
+    """Measure and report; needs a CUDA device."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("bench gate: no CUDA device here")
+    from gpu_workloads import single_gpu
+
+    ways = {name: Tally() for name in ("hot", "cold", "ungated", "do_bench")}
+    for workload, launcher, space in single_gpu():
+        oracle = Oracle(torch, launcher, space)
+        live = oracle.live
+        truth = {"hot": oracle.medians(cold=False), "cold": oracle.medians(cold=True)}
+
+        def regret(pick: int, policy: str, truth: dict[str, list[float]] = truth) -> float:
+            return 100 * (truth[policy][pick] / min(truth[policy]) - 1)
+
+        tune_with_disttune(launcher, live[:2], "hot")  # what only a first tuning pays
+        allocated = torch.cuda.memory_allocated()
+        free, _ = torch.cuda.mem_get_info()
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        regrets: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(TUNES):
+            for way in ("hot", "cold"):
+                pick, spent = tune_with_disttune(launcher, live, way)
+                regrets[way].append(regret(pick, way))
+                seconds[way].append(spent)
+            pick, spent = tune_ungated(torch, launcher, live)
+            regrets["ungated"].append(regret(pick, "hot"))
+            seconds["ungated"].append(spent)
+        pick, spent = tune_with_do_bench(launcher, live)
+        regrets["do_bench"].append(regret(pick, "cold"))
+        seconds["do_bench"].append(spent)
+        torch.cuda.synchronize()
+        if torch.cuda.memory_allocated() > allocated:
+            raise SystemExit(f"{workload}: a tuning left memory allocated")
+        best = min(truth["hot"])
+        long = statistics.median(truth["hot"]) > 50
+        ratio = statistics.median(seconds["hot"]) / statistics.median(seconds["ungated"])
+        report.figure(f"ratio_tuning_time_{workload}", ratio, 1.1 if long else 1.5)
+        report.figure(
+            f"free_memory_lost_mib_{workload}", (free - torch.cuda.mem_get_info()[0]) / 2**20
+        )
+        print(f"{workload}: {len(live)} of {len(space)} candidates, best {best:.1f} us")
+        for name, tally in ways.items():
+            tally.add(workload, regrets[name])
+            print(
+                f"  {name:9} regret mean {statistics.mean(regrets[name]):7.3f} %  max {max(regrets[name]):7.3f} %"
+                f"  tuning {statistics.median(seconds[name]):7.3f} s"
+            )
+    ways["hot"].report(report, "hot", (0.15, 1.2, 0.6))
+    ways["cold"].report(report, "cold", (0.25, 1.2, 0.6))
+    ways["ungated"].report(report, "ungated", None)
+    ways["do_bench"].report(report, "do_bench", None)
