@@ -11,6 +11,12 @@
 #include "measure/gate_watchdog.hpp"
 #include "measure/rig.hpp"
 
+#if defined(__has_feature)
+#  define DISTTUNE_CLANG_TSAN __has_feature(thread_sanitizer)
+#else
+#  define DISTTUNE_CLANG_TSAN 0
+#endif
+
 namespace disttune::measure {
 namespace {
 
@@ -146,6 +152,9 @@ TEST(Gate, the_real_clock_opens_a_gate_too) {
 }
 
 TEST(Gate, a_forked_child_measures_with_a_watchdog_of_its_own) {
+#if defined(__SANITIZE_THREAD__) || DISTTUNE_CLANG_TSAN
+  GTEST_SKIP() << "the thread sanitizer has no threads in a forked child";
+#endif
   Rig rig;
   auto watch = rig.watch();
   ScriptedAttempt attempt([&](std::size_t) {
