@@ -26,7 +26,7 @@ constexpr std::size_t k_block_words = 128;
 constexpr std::size_t k_header_words = 6;
 constexpr std::size_t k_payload_words = k_block_words - k_header_words;
 constexpr std::string_view k_abort_is_due =
-    "; a collective of MPI is left open by this: end the program with MPI_Abort";
+    "; collectives of MPI are left open by this: end the program with MPI_Abort";
 
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -87,6 +87,7 @@ class MpiGroup final : public ProcessGroup {
   void require_mpi() const;
   template <class F>
   void tell(F&& send) noexcept;
+  void reduce_in_step(std::span<std::int64_t> values, const Wait& wait);
   std::vector<std::int64_t> reduce(std::vector<std::int64_t> words, const Wait& wait);
   void await(Reduction& reduction, const Wait& wait);
   [[noreturn]] void out_of_step(std::size_t words, const Wait& wait);
@@ -130,8 +131,24 @@ void MpiGroup::require_mpi() const {
       "with MPI_THREAD_FUNNELED; ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
 }
 
+/// Somewhere a collective is left open now, on this rank or another.
+std::string with_advice(const char* why) {
+  std::string text = why;
+  return text.find(k_abort_is_due) == std::string::npos ? text.append(k_abort_is_due) : text;
+}
+
 void MpiGroup::all_reduce_max(std::span<std::int64_t> values, const Wait& wait) {
   require_mpi();
+  try {
+    reduce_in_step(values, wait);
+  } catch (const GroupTimeout& e) {
+    throw GroupTimeout(with_advice(e.what()));
+  } catch (const PeerFailed& e) {
+    throw PeerFailed(with_advice(e.what()));
+  }
+}
+
+void MpiGroup::reduce_in_step(std::span<std::int64_t> values, const Wait& wait) {
   std::vector<std::int64_t> block(k_block_words, 0);
   const auto pair = [&](std::size_t at, std::int64_t word) {
     block[at] = word;
@@ -201,14 +218,8 @@ void MpiGroup::await(Reduction& reduction, const Wait& wait) {
         m_side.arrive(m_collective);
         told = true;
       }
-      try {
-        static_cast<void>(
-            m_side.roll().check(rank(), wait, m_side.arrived(m_collective), entered, now));
-      } catch (const GroupTimeout& e) {
-        throw GroupTimeout(std::string(e.what()).append(k_abort_is_due));
-      } catch (const PeerFailed& e) {
-        throw PeerFailed(std::string(e.what()).append(k_abort_is_due));
-      }
+      static_cast<void>(
+          m_side.roll().check(rank(), wait, m_side.arrived(m_collective), entered, now));
     }
     // Ranks often share cores: let the others run, and stop spinning when this takes long.
     if (now - entered < 5ms)
