@@ -5,9 +5,11 @@ source "$(dirname "$0")/common.sh"
 scripts/setup.sh build
 
 say "C++ example, compiled"
-cmake -S . -B build/quickstart -G Ninja -DCMAKE_BUILD_TYPE=Release -DDISTTUNE_BUILD_TESTS=OFF \
-  -DDISTTUNE_MPI=OFF -DDISTTUNE_INSTALL=OFF >/dev/null
-cmake --build build/quickstart -j "$jobs" --target example_matmul | tail -n 1
+# In the tree where pip has just compiled the library: it is the same library.
+tree=$(ls -dt build/python-*/ 2>/dev/null | head -n 1)
+[[ -n $tree ]] || fail "pip left no build/python-*; remove $venv/.package and repeat"
+cmake -DDISTTUNE_BUILD_EXAMPLES=ON -S . -B "$tree" >/dev/null
+cmake --build "$tree" -j "$jobs" --target example_matmul | tail -n 1
 
 # A store of its own: the first process always tunes, and nothing of the user's is touched.
 store=$root/build/quickstart/store
@@ -23,7 +25,7 @@ twice() {
 }
 # device="cpu" and Triton's interpreter are all that differs from the guide's text.
 twice "Python: scale a tensor (the guide's first example)" "$python" examples/python/scale.py
-twice "C++: product of two matrices" build/quickstart/examples/cpp/matmul
+twice "C++: product of two matrices" "${tree}examples/cpp/matmul"
 
 say "done. The records are JSON files under $store"
 echo "Next: docs/en/getting_started.md (中文：docs/zh/getting_started.md); make test runs the tests."

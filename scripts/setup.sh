@@ -23,7 +23,7 @@ mapfile -t sources < <(find CMakeLists.txt cmake include src python pyproject.to
   -type f -not -name '*.pyc' -not -path '*/build/*' -not -path '*.egg-info/*' | LC_ALL=C sort)
 list=$venv/.sources
 printf '%s\n' "${sources[@]}" >"$list"
-if changed "$venv/.package" "$list" "${sources[@]}"; then
+if changed "$venv/.package" "$list" "${sources[@]}" || ! compgen -G 'build/python-*' >/dev/null; then
   say "disttune, compiled and installed in $venv"
   CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$python" -m pip install -q --no-build-isolation --no-deps \
     --force-reinstall . ./python/triton_dist
