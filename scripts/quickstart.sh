@@ -6,7 +6,7 @@ scripts/setup.sh build
 
 say "C++ example, compiled"
 # In the tree where pip has just compiled the library: it is the same library.
-tree=$(ls -dt build/python-*/ 2>/dev/null | head -n 1)
+tree=$(ls -dt build/python-*/ 2>/dev/null | head -n 1 || true)
 [[ -n $tree ]] || fail "pip left no build/python-*; remove $venv/.package and repeat"
 cmake -DDISTTUNE_BUILD_EXAMPLES=ON -S . -B "$tree" >/dev/null
 cmake --build "$tree" -j "$jobs" --target example_matmul | tail -n 1
