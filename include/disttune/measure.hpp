@@ -14,13 +14,13 @@
 DISTTUNE_NAMESPACE_BEGIN
 
 struct MeasureOptions {
-  int warmup = 5;                       ///< untimed runs, ≥ 0
-  int repeat = 50;                      ///< timed runs, ≥ 1
-  std::string cache = "hot";            ///< "hot" or "cold"
-  std::string timer = "auto";           ///< "auto", "device", "host" or "graph"
-  std::function<std::int64_t()> clock;  ///< a clock of the caller's, nanoseconds
-  Stream stream;                        ///< where the work goes; none: the host
-  ProcessGroup* group = nullptr;        ///< all its ranks call together; samples are their maximum
+  int warmup = 5;                            ///< untimed runs, ≥ 0
+  int repeat = 50;                           ///< timed runs, ≥ 1
+  std::string cache = "hot";                 ///< "hot" or "cold"
+  std::string timer = "auto";                ///< "auto", "device", "host" or "graph"
+  std::function<std::int64_t()> clock = {};  ///< a clock of the caller's, nanoseconds
+  Stream stream = {};                        ///< where the work goes; none: the host
+  ProcessGroup* group = nullptr;  ///< all its ranks call together; samples are their maximum
 };
 
 /// Nanoseconds. With a group all ranks hold the same numbers, except host_ns.

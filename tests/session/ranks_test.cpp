@@ -1,0 +1,213 @@
+// Function-level tuning with ranks as threads: the same choice or the same error everywhere.
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "disttune/testing/ranks.hpp"
+#include "session/rig.hpp"
+
+namespace disttune::test {
+namespace {
+
+/// Each rank has a launcher, a clock and a store of its own.
+class RankSession : public Session {
+ protected:
+  static constexpr int k_ranks = 3;
+  struct Rank {
+    testing::ScriptedClock clock;
+    std::vector<int> blocks;
+    std::string store;
+  };
+  RankSession() {
+    for (int r = 0; r < k_ranks; ++r) {
+      ranks.push_back(std::make_unique<Rank>());
+      ranks.back()->store = (root / std::to_string(r)).string();
+    }
+  }
+
+  auto launcher(int r, const Space<Tile>& space) {
+    Rank& rank = *ranks[static_cast<std::size_t>(r)];
+    return autotune(
+               "scale", space, [](int n) { return n; },
+               [&rank, r, this](const Tile& t, int) {
+                 rank.blocks.push_back(t.block);
+                 if (fails && fails(r, t.block)) throw std::runtime_error("fails here");
+                 rank.clock.advance(std::chrono::nanoseconds(rank_cost(r, t.block)));
+               })
+        .version("1")
+        .store(rank.store)
+        .timer(rank.clock.reader());
+  }
+  /// Calls the launcher once on every rank; returns what each ran last, or 0 with its error noted.
+  std::vector<int> call(const Space<Tile>& space, testing::Ranks& group, int n = 8) {
+    std::vector<int> last(k_ranks, 0);
+    errors = group.run([&](ProcessGroup& g) {
+      launcher(g.rank(), space).with({.group = &g})(n);
+      last[static_cast<std::size_t>(g.rank())] =
+          ranks[static_cast<std::size_t>(g.rank())]->blocks.back();
+    });
+    return last;
+  }
+
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::function<std::int64_t(int, int)> rank_cost = [](int, int block) { return 1000 * block; };
+  std::function<bool(int, int)> fails;
+  std::vector<std::exception_ptr> errors;
+};
+
+TEST_F(RankSession, TheSlowestRankDecides) {
+  rank_cost = [](int r, int block) { return block == 1 ? (r == 2 ? 9000 : 1000) : 5000; };
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call({{1}, {2}}, group), std::vector<int>(k_ranks, 2));
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+TEST_F(RankSession, S34_S35_NearTiesGiveEveryRankTheSameCandidate) {
+  for (int n = 0; n < 20; ++n) {
+    rank_cost = [n](int r, int block) { return 100000 + (block * 37 + r * 53 + n * 71) % 997; };
+    testing::Ranks group(k_ranks);
+    const auto last = call({{1}, {2}, {3}, {4}}, group, n);
+    EXPECT_EQ(last, std::vector<int>(k_ranks, last[0]));
+  }
+}
+
+TEST_F(RankSession, S36_S44_OneRanksRecordIsAdoptedByAll) {
+  {
+    testing::Ranks alone(k_ranks);
+    call({{3}, {1}}, alone);
+  }
+  std::filesystem::remove_all(ranks[0]->store);
+  std::filesystem::remove_all(ranks[2]->store);
+  for (auto& r : ranks) r->blocks.clear();
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call({{3}, {1}}, group), std::vector<int>(k_ranks, 1));
+  for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 1u) << "nobody tuned";
+  std::size_t records = 0;
+  for (auto& r : ranks)
+    if (std::filesystem::exists(r->store))
+      for (const auto& f : std::filesystem::recursive_directory_iterator(r->store))
+        records += f.path().extension() == ".json";
+  EXPECT_EQ(records, static_cast<std::size_t>(k_ranks)) << "each store is complete afterwards";
+}
+
+TEST_F(RankSession, ACandidateThatFailsOnOneRankIsFailedOnAll) {
+  fails = [](int r, int block) { return r == 1 && block == 1; };
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call({{1}, {2}, {3}}, group), std::vector<int>(k_ranks, 2));
+  for (auto& r : ranks)
+    EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 1)
+        << "voted out before it was timed";
+}
+
+TEST_F(RankSession, NothingWorksIsTheSameErrorEverywhere) {
+  fails = [](int r, int) { return r == 1; };
+  testing::Ranks group(k_ranks);
+  call({{1}, {2}}, group);
+  for (const auto& e : errors) EXPECT_THROW(std::rethrow_exception(e), NoValidConfig);
+  fails = nullptr;
+  EXPECT_EQ(call({{1}, {2}}, group), std::vector<int>(k_ranks, 1)) << "the group goes on";
+}
+
+TEST_F(RankSession, DifferentKeysAreADisagreementOnAllRanksThatNamesTheKey) {
+  testing::Ranks group(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    launcher(g.rank(), {{1}, {2}}).with({.group = &g})(g.rank() == 2 ? 9 : 8);
+  });
+  std::set<std::string> texts;
+  for (const auto& e : errors) {
+    EXPECT_THROW(std::rethrow_exception(e), Disagreement);
+    texts.insert(testing::what(e));
+  }
+  EXPECT_EQ(texts.size(), 1u);
+  EXPECT_NE(texts.begin()->find("key"), std::string::npos);
+}
+
+TEST_F(RankSession, DifferentPruneResultsAreADisagreement) {
+  testing::Ranks group(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const bool strict = g.rank() == 0;
+    launcher(g.rank(), {{1}, {2}})
+        .prune([strict](const Tile& t, int) { return !strict || t.block == 2; })
+        .with({.group = &g})(8);
+  });
+  for (const auto& e : errors) EXPECT_THROW(std::rethrow_exception(e), Disagreement);
+  for (auto& r : ranks) EXPECT_TRUE(r->blocks.empty());
+}
+
+TEST_F(RankSession, AnExceptionOfOneRankIsPeerFailedOnTheOthers) {
+  testing::Ranks group(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const bool broken = g.rank() == 1;
+    launcher(g.rank(), {{1}, {2}})
+        .prune(
+            [broken](const Tile&, int) { return broken ? throw std::domain_error("mine") : true; })
+        .with({.group = &g})(8);
+  });
+  EXPECT_THROW(std::rethrow_exception(errors[1]), std::domain_error);
+  EXPECT_THROW(std::rethrow_exception(errors[0]), PeerFailed);
+  EXPECT_NE(testing::what(errors[2]).find("rank 1"), std::string::npos) << testing::what(errors[2]);
+}
+
+TEST_F(RankSession, S42_AnAbsentRankIsNamed) {
+  testing::Ranks group(k_ranks);
+  errors = group.run(
+      [&](ProcessGroup& g) {
+        launcher(g.rank(), {{1}, {2}}).with({.group = &g})(8);
+      },
+      {2});
+  EXPECT_THROW(std::rethrow_exception(errors[0]), GroupTimeout);
+  EXPECT_NE(testing::what(errors[0]).find("2"), std::string::npos);
+}
+
+TEST_F(RankSession, AColdCallMakesAFixedNumberOfReductionsAndAWarmCallNone) {
+  testing::Ranks group(k_ranks);
+  std::vector<std::uint64_t> first(k_ranks), cold(k_ranks), warm(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const auto tuned = launcher(g.rank(), {{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}});
+    const auto r = static_cast<std::size_t>(g.rank());
+    tuned.with({.group = &g})(7);
+    first[r] = group.reductions(g.rank());
+    tuned.with({.group = &g})(8);
+    cold[r] = group.reductions(g.rank()) - first[r];
+    tuned.with({.group = &g})(8);
+    warm[r] = group.reductions(g.rank()) - first[r] - cold[r];
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  // 5, one a batch, and one vote, since the launcher cannot be prepared
+  for (const std::uint64_t n : cold) EXPECT_LE(n, 5u + 1u + 1u);
+  EXPECT_EQ(warm, std::vector<std::uint64_t>(k_ranks, 0));
+}
+
+TEST_F(RankSession, AlwaysTuneOfOneRankHoldsForAll) {
+  testing::Ranks group(k_ranks);
+  call({{3}, {1}}, group);
+  for (auto& r : ranks) r->blocks.clear();
+  set("ALWAYS_TUNE", "1");
+  call({{3}, {1}}, group);
+  for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 2 * 15 + 1u);
+}
+
+TEST_F(RankSession, MeasureReducesBySampleAndNamesTheSlowestRank) {
+  testing::Ranks group(k_ranks);
+  std::vector<Measurement> seen(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    Rank& rank = *ranks[static_cast<std::size_t>(g.rank())];
+    MeasureOptions options;
+    options.repeat = 5;
+    options.clock = rank.clock.reader();
+    options.group = &g;
+    seen[static_cast<std::size_t>(g.rank())] = measure(
+        [&] { rank.clock.advance(std::chrono::nanoseconds(g.rank() == 1 ? 900 : 100)); }, options);
+  });
+  for (const auto& m : seen) {
+    EXPECT_EQ(m.samples_ns, std::vector<std::int64_t>(5, 900));
+    EXPECT_EQ(m.slowest_rank, 1);
+    ASSERT_EQ(m.rank_medians.size(), 3u);
+    EXPECT_EQ(m.rank_medians[0].median_ns, 100);
+  }
+}
+
+}  // namespace
+}  // namespace disttune::test
