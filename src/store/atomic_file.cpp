@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -295,11 +296,15 @@ std::string unique_suffix() {
 }
 
 std::uint64_t random_number() {
-  std::random_device device;
   for (;;) {
-    const std::uint64_t high = device();
-    const std::uint64_t number = (high << 32 | device()) & 0x7fff'ffff'ffff'ffffULL;
-    if (number != 0) return number;
+    std::uint64_t bits = 0;
+    // std::random_device reads one 32-bit word at a time, which costs more than a whole look-up.
+    if (::getrandom(&bits, sizeof bits, 0) != sizeof bits) {
+      std::random_device device;
+      bits = static_cast<std::uint64_t>(device()) << 32 | device();
+    }
+    bits &= 0x7fff'ffff'ffff'ffffULL;
+    if (bits != 0) return bits;
   }
 }
 

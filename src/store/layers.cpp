@@ -138,7 +138,8 @@ class Saving {
   }
 
   Saved into_record() {
-    Reading there = read_record_file(m_file, m_record.key);
+    const Value& deps = m_record.tunings.front().deps;
+    Reading there = read_record_file(m_file, m_record.key, &deps);
     std::vector<std::string> notes;
     const std::vector<Beside> beside = read_beside(m_file, m_record.key, notes);
     for (const Beside& b : beside) absorb(there.record, b.record);
@@ -181,8 +182,7 @@ class Saving {
   void remove(const std::vector<Beside>& merged, const fs::path& but) const {
     for (const Beside& b : merged)
       if (b.file != but) (void)file_calls().unlink(b.file.c_str());
-    // Fails, as it should, when somebody has saved another one meanwhile.
-    if (!merged.empty()) (void)file_calls().rmdir(beside_folder(m_file).c_str());
+    if (!merged.empty()) remove_beside_folder(m_file);
   }
 
   const Record& m_record;

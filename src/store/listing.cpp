@@ -78,18 +78,25 @@ void each_entry(const fs::path& folder, F&& visit) {
     if (!visit(it->path())) return;
 }
 
+bool is_record_name(const fs::path& path) {
+  return path.extension() == ".json" && is_digest(path.stem().native());
+}
+
 /// The record files of a function's folder, and those that lie beside a record that is not there.
 std::vector<fs::path> record_files(const fs::path& folder, std::size_t most) {
   std::vector<fs::path> out;
   each_entry(folder, [&](const fs::path& path) {
-    if (!is_digest(path.stem().native())) return true;
-    if (path.extension() == ".json") out.push_back(path);
+    if (is_record_name(path)) out.push_back(path);
+    return out.size() < most;
+  });
+  each_entry(folder / ".beside", [&](const fs::path& inner) {
     std::error_code error;
-    fs::path record = path;
-    if (path.extension() == ".beside" && !fs::exists(record.replace_extension(".json"), error))
-      each_entry(path, [&](const fs::path& inner) {
-        if (inner.extension() == ".json") out.push_back(inner);
-        return true;
+    fs::path record = folder / inner.filename();
+    record += ".json";
+    if (is_digest(inner.filename().native()) && !fs::exists(record, error))
+      each_entry(inner, [&](const fs::path& path) {
+        if (path.extension() == ".json") out.push_back(path);
+        return out.size() < most;
       });
     return out.size() < most;
   });

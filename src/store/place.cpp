@@ -15,7 +15,7 @@ namespace disttune::store {
 
 namespace fs = std::filesystem;
 
-Reading read_record_file(const fs::path& file, const RecordKey& key) {
+Reading read_record_file(const fs::path& file, const RecordKey& key, const Value* but) {
   FileContent content = read_file(file, k_largest_record);
   Reading out;
   out.inode = content.inode;
@@ -34,7 +34,7 @@ Reading read_record_file(const fs::path& file, const RecordKey& key) {
       return out;
   }
   try {
-    Record record = read_record(content.text);
+    Record record = read_record_but(content.text, but);
     if (record.key == key) {
       out.condition = Condition::good;
       out.record = std::move(record);
@@ -53,8 +53,14 @@ Reading read_record_file(const fs::path& file, const RecordKey& key) {
 }
 
 fs::path beside_folder(const fs::path& file) {
-  fs::path out = file;
-  return out.replace_extension(".beside");
+  return file.parent_path() / ".beside" / file.stem();
+}
+
+void remove_beside_folder(const fs::path& file) {
+  // Either fails, as it should, when somebody has saved something there meanwhile.
+  const fs::path folder = beside_folder(file);
+  if (file_calls().rmdir(folder.c_str()) == 0)
+    (void)file_calls().rmdir(folder.parent_path().c_str());
 }
 
 std::vector<Beside> read_beside(const fs::path& file, const RecordKey& key,

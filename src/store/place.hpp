@@ -1,4 +1,4 @@
-// One key's files in one root: the record itself, and the folder `<digest>.beside` with what could
+// One key's files in one root: the record itself, and the folder `.beside/<digest>` with what could
 // not be merged into it.
 #pragma once
 
@@ -28,12 +28,16 @@ struct Reading {
   std::string reason;       ///< for all but `good`
   std::uint64_t inode = 0;  ///< of the file read
 };
-/// Reads one file and compares the full key.
-[[nodiscard]] Reading read_record_file(const std::filesystem::path& file, const RecordKey& key);
+/// Reads one file and compares the full key; leaves out the tuning under the deps `but`.
+[[nodiscard]] Reading read_record_file(const std::filesystem::path& file, const RecordKey& key,
+                                       const Value* but = nullptr);
 
-/// The folder for what could not be merged into `file`. A folder of its own, so that a look-up
-/// finds out by one system call whether there is any, however many records lie beside.
+/// ".beside/<digest>" in the record's folder, for what could not be merged into `file`. Nearly
+/// always there is no ".beside" at all, so a look-up asks in vain once, in a small folder, however
+/// many records there are.
 [[nodiscard]] std::filesystem::path beside_folder(const std::filesystem::path& file);
+/// Removes it and ".beside", as far as they are empty.
+void remove_beside_folder(const std::filesystem::path& file);
 struct Beside {
   std::filesystem::path file;
   Record record;

@@ -32,6 +32,10 @@ class OriginalFormat : public OtherFormat {
   using OtherFormat::OtherFormat;
 };
 
+/// As read_record, without the tuning under the deps `but` (nullptr: with all): a save that
+/// replaces it has no use for it. The record may be left without tunings.
+[[nodiscard]] Record read_record_but(std::string_view json, const Value* but);
+
 /// The summary at the beginning of a file. Nothing when it is not there, not ours, cut, or had to
 /// be shortened: then the whole file must be read. `file` is left empty.
 [[nodiscard]] std::optional<Summary> read_head(std::string_view beginning);

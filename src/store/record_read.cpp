@@ -199,15 +199,19 @@ constexpr std::array<std::string_view, 10> k_tuning = {
     "deps", "candidates", "winner", "default",      "created",
     "how",  "quality",    "host",   "tool_version", "rank_medians"};
 
-TuningRecord read_tuning(JsonCursor& cursor) {
+/// Nothing for a tuning under the deps `but`: the rest of it is checked as JSON, not as a tuning.
+std::optional<TuningRecord> read_tuning(JsonCursor& cursor, const Value* but) {
   TuningRecord out;
+  bool skipped = false;
   ExtraFields extra;
   ExtraFields of_candidates;
   Seen seen(cursor, "a tuning");
   cursor.object([&](std::string_view name) {
+    if (skipped) return void(cursor.raw());
     switch (seen.at(k_tuning, name)) {
       case 0:
         out.deps = read_dict(cursor);
+        skipped = but != nullptr && out.deps == *but;
         break;
       case 1:
         cursor.array([&] { out.candidates.push_back(read_candidate(cursor, of_candidates)); });
@@ -240,6 +244,7 @@ TuningRecord read_tuning(JsonCursor& cursor) {
         extra.set(name, cursor.raw());
     }
   });
+  if (skipped) return std::nullopt;
   seen.require(k_tuning, 5);
   if (out.winner) {
     const CandidateRecord* winner = find_candidate(out, *out.winner);
@@ -321,9 +326,10 @@ constexpr std::array<std::string_view, 9> k_record = {"schema",      "function",
                                                       "hardware",    "group",    "policy",
                                                       "overwritten", "tunings",  "summary"};
 
-Record read_checked(std::string_view json) {
+Record read_checked(std::string_view json, const Value* but) {
   JsonCursor cursor(json);
   Record out;
+  bool any = false;
   ExtraFields extra;
   Seen seen(cursor, "the record");
   cursor.object([&](std::string_view name) {
@@ -350,7 +356,11 @@ Record read_checked(std::string_view json) {
         out.key.overwritten = read_value(cursor);
         break;
       case 7:
-        cursor.array([&] { out.tunings.push_back(read_tuning(cursor)); });
+        cursor.array([&] {
+          any = true;
+          if (std::optional<TuningRecord> t = read_tuning(cursor, but))
+            out.tunings.push_back(std::move(*t));
+        });
         break;
       case 8:
         keep_unknown_of_summary(cursor, extra);
@@ -361,7 +371,7 @@ Record read_checked(std::string_view json) {
   });
   cursor.finish();
   seen.require(k_record, 8);
-  if (out.tunings.empty()) cursor.fail("the record holds no tuning");
+  if (!any) cursor.fail("the record holds no tuning");
   if (out.tunings.size() > k_most_tunings) out.tunings.resize(k_most_tunings);
   out.extra = extra.json();
   return out;
@@ -392,10 +402,12 @@ void refuse_other_formats(std::string_view json) {
 
 }  // namespace
 
-Record read_record(std::string_view json) {
+Record read_record(std::string_view json) { return read_record_but(json, nullptr); }
+
+Record read_record_but(std::string_view json, const Value* but) {
   if (json.empty()) throw StoreError("the file is empty");
   try {
-    return read_checked(json);
+    return read_checked(json, but);
   } catch (const OtherFormat&) {
     throw;
   } catch (const StoreError&) {

@@ -127,6 +127,19 @@ TEST_F(StoreTest, TheNewestEightEnvironmentsAreKept) {
   EXPECT_EQ(found.record->tunings.back().deps, deps("2"));
 }
 
+TEST_F(StoreTest, ReplacedTuningNeedNotBeSoundTheOthersMust) {
+  (void)m_store.save(make_record(128, "3.5.0"));
+  (void)m_store.save(make_record(128, "3.6.0"));
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_text(m_file));
+  json["tunings"][0]["winner"] = "{}";
+  write_text(m_file, json.dump());
+  EXPECT_EQ(m_store.save(make_record(128, "3.6.0")).problem, "");
+  EXPECT_EQ(m_store.load("scale", m_record.key).record->tunings.size(), 2U);
+  write_text(m_file, json.dump());
+  EXPECT_NE(m_store.save(make_record(128, "3.5.0")).problem.find("was damaged"), std::string::npos);
+  EXPECT_EQ(m_store.load("scale", m_record.key).record->tunings.size(), 1U);
+}
+
 TEST_F(StoreTest, UnknownFieldsOfANewerToolSurviveASave) {
   (void)m_store.save(make_record(128, "3.5.0"));
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_text(m_file));
