@@ -164,7 +164,7 @@ def _make(
             "cache": options.get("cache"),
             "store": options.get("store"),
             "checked": options.get("check") is not None,
-            "clock_name": getattr(clock, "__name__", "clock"),
+            "clock_name": getattr(clock, "__name__", type(clock).__name__),
         },
     )
     functools.update_wrapper(tuned, fn)

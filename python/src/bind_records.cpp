@@ -109,20 +109,23 @@ void bind_tuning(nb::class_<ShownTuning>& tuning, nb::class_<ShownRecord>& recor
   add(
       "created", [](const TuningRecord& t, const Live&) { return t.created; }, "UTC.");
   add(
-      "strategy", [](const TuningRecord& t, const Live&) { return t.strategy; }, nullptr);
+      "strategy", [](const TuningRecord& t, const Live&) { return t.strategy; },
+      "The search strategy.");
   add(
-      "warmup", [](const TuningRecord& t, const Live&) { return t.warmup; }, nullptr);
+      "warmup", [](const TuningRecord& t, const Live&) { return t.warmup; },
+      "Untimed runs a candidate.");
   add(
-      "repeat", [](const TuningRecord& t, const Live&) { return t.repeat; }, nullptr);
+      "repeat", [](const TuningRecord& t, const Live&) { return t.repeat; },
+      "Timed runs a candidate.");
   add(
       "checked", [](const TuningRecord& t, const Live&) { return t.checked; },
       "Whether results were compared with a reference.");
   add(
       "prepare_seconds", [](const TuningRecord& t, const Live&) { return t.prepare_seconds; },
-      nullptr);
+      "Spent compiling and loading.");
   add(
       "measure_seconds", [](const TuningRecord& t, const Live&) { return t.measure_seconds; },
-      nullptr);
+      "Spent measuring.");
   add(
       "gate", [](const TuningRecord& t, const Live&) { return t.gate; },
       "How the stream was held closed while work was queued.");
@@ -139,9 +142,10 @@ void bind_tuning(nb::class_<ShownTuning>& tuning, nb::class_<ShownRecord>& recor
       },
       "The winner's median on each rank, nanoseconds.");
   add(
-      "host", [](const TuningRecord& t, const Live&) { return t.host; }, nullptr);
+      "host", [](const TuningRecord& t, const Live&) { return t.host; }, "The machine that tuned.");
   add(
-      "tool_version", [](const TuningRecord& t, const Live&) { return t.tool_version; }, nullptr);
+      "tool_version", [](const TuningRecord& t, const Live&) { return t.tool_version; },
+      "The version of disttune that tuned.");
 }
 
 void bind_record(nb::class_<ShownRecord>& record) {

@@ -33,7 +33,7 @@ def make(space=None, key_fn=None, prune_fn=None, costs=None, calls=None, clock=N
         if calls is not None:
             calls.append((x, block))
         if clock is not None:
-            clock.spend(costs[block])
+            clock.spend(costs.get(block, 50))
         return (x, n, block)
 
     return f
@@ -228,7 +228,7 @@ def test_an_overwritten_argument_wins_and_is_a_key_of_its_own(clock):
     calls = []
     space = [{"block": b, "warps": w} for b in (1, 2) for w in (4, 8)]
 
-    @disttune.autotune(space, lambda x: x, timer=clock)
+    @disttune.autotune(space, lambda x, *args, **kwargs: x, timer=clock)
     def f(x, block, warps):
         calls.append((block, warps))
         clock.spend(100 * block + warps)
