@@ -10,9 +10,12 @@ DISTTUNE_NAMESPACE_BEGIN
 /// thread's device. The device is the stream's, whatever device is current.
 ///
 /// Making a Stream needs no driver. Using it without one (or with one that is too old) throws Error
-/// that says what is missing. With several visible devices a stream that was destroyed throws Error
-/// here; with one, when the stream is used. Thread-safe; with one visible device it makes no driver
-/// call.
+/// that says what is missing. The stream must be alive: HIP before 7 answers for a destroyed one
+/// with an error, which is thrown; HIP 7 may crash. Thread-safe; with one visible device it makes
+/// no driver call.
+///
+/// This was written from the public interface and checked against a contract library; it has not
+/// run on an AMD GPU.
 [[nodiscard]] Stream hip(void* stream);
 
 DISTTUNE_NAMESPACE_END

@@ -1,11 +1,8 @@
 #include "devices/ascend_timer.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
-#include <array>
 #include <cmath>
-#include <exception>
 
 #include "devices/poll.hpp"
 #include "disttune/error.hpp"
@@ -286,29 +283,28 @@ std::optional<std::string> AscendTimer::fault() {
   return m_fault;
 }
 
-bool AscendTimer::idle_soon() const noexcept {
-  try {
-    const auto wait = m_late ? std::chrono::seconds(0) : k_grace;
-    return poll_until(std::chrono::steady_clock::now() + wait, [&] {
-      int status = 0;
-      return (*m_acl)->stream_query(m_stream, &status) != 0 || status == k_stream_complete;
-    });
-  } catch (const std::exception&) {
-    return false;
-  }
+std::optional<bool> AscendTimer::settled() const noexcept {
+  int code = 0;
+  int status = 0;
+  const auto wait = m_late ? std::chrono::seconds(0) : k_grace;
+  const bool over = poll_until(std::chrono::steady_clock::now() + wait, [&] {
+    code = (*m_acl)->stream_query(m_stream, &status);
+    return code != 0 || status == k_stream_complete;
+  });
+  if (code != 0) return std::nullopt;
+  return over;
 }
 
 void AscendTimer::free_everything() noexcept {
   const AscendScope scope(*m_acl, m_context);
   for (void* event : m_events) (*m_acl)->destroy_event(event);
+  const std::optional<bool> over = m_used ? settled() : true;
+  // Where the stream fails, nothing tells whether a function is still on its way out of the gate.
+  if (over != true) static_cast<void>(m_host_gate.release());
+  m_reports.reset();
   // Behind a kernel that never ends freeing may wait for ever, and the word must not vanish under a
   // wait that has not looked at it yet: then they are left.
-  if (m_used && !idle_soon()) {
-    static_cast<void>(m_host_gate.release());
-    m_reports.reset();
-    return;
-  }
-  m_reports.reset();
+  if (over == false) return;
   if (m_side_stream != nullptr) (*m_acl)->destroy_stream(m_side_stream);
   if (m_word != nullptr) (*m_acl)->free(m_word);
   if (m_flush_buffer != nullptr) (*m_acl)->free(m_flush_buffer);

@@ -64,7 +64,8 @@ class AscendTimer final : public StreamTimer {
   void record(std::size_t mark);
   void check(int code, std::string_view call);
   void free_everything() noexcept;
-  [[nodiscard]] bool idle_soon() const noexcept;
+  /// Whether what we queued is over; nothing: the stream answers with an error.
+  [[nodiscard]] std::optional<bool> settled() const noexcept;
 
   std::shared_ptr<const Ascend> m_acl;
   int m_device;

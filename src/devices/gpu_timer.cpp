@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <exception>
 
 #include "devices/poll.hpp"
 #include "disttune/error.hpp"
@@ -219,40 +218,42 @@ void GpuTimer::check(int code, std::string_view call) {
   devices::check(*m_driver, m_stream, code, call);
 }
 
-bool GpuTimer::idle_soon() const noexcept {
-  try {
-    int status = 0;
-    if (m_driver->capture_status(m_stream, &status) != k_gpu_success || status != 0) return false;
-    const auto wait = m_late ? std::chrono::seconds(0) : k_grace;
-    return poll_until(std::chrono::steady_clock::now() + wait,
-                      [&] { return m_driver->query(m_stream) != k_gpu_not_ready; });
-  } catch (const std::exception&) {
-    return false;
+int GpuTimer::settle() const noexcept {
+  int status = 0;
+  // A stream under capture must not be queried: that would break the capture.
+  if (m_driver->capture_status(m_stream, &status) == k_gpu_success && status != 0) {
+    return k_gpu_not_ready;
   }
+  int code = k_gpu_not_ready;
+  const auto wait = m_late ? std::chrono::seconds(0) : k_grace;
+  poll_until(std::chrono::steady_clock::now() + wait, [&] {
+    code = m_driver->query(m_stream);
+    return code != k_gpu_not_ready;
+  });
+  return code;
 }
 
 void GpuTimer::free_everything() noexcept {
   {
     const GpuScope scope(*m_driver, m_context);
-    if (scope.code() == k_gpu_success) {
-      if (m_own_capture) {
-        void* graph = nullptr;
-        if (m_driver->end_capture(m_stream, &graph) == k_gpu_success && graph != nullptr) {
-          m_driver->destroy_graph(graph);
-        }
-      }
-      // Freeing waits for the stream. Behind a kernel that never ends that would be for ever, and
-      // the word must not vanish under a wait that has not looked at it yet: then they are left.
-      const bool free = !m_used || idle_soon();
-      for (void* event : m_events) m_driver->destroy_event(event);
-      if (free) {
-        if (m_graph != nullptr) m_driver->destroy_executable(m_graph);
-        if (m_flush_buffer != 0) m_driver->free(m_flush_buffer);
-        if (m_word != nullptr) m_driver->free_word(m_word);
-      } else {
-        static_cast<void>(m_host_gate.release());
+    if (scope.code() == k_gpu_success && m_own_capture) {
+      void* graph = nullptr;
+      if (m_driver->end_capture(m_stream, &graph) == k_gpu_success && graph != nullptr) {
+        m_driver->destroy_graph(graph);
       }
     }
+    int state = scope.code();
+    if (state == k_gpu_success && m_used) state = settle();
+    for (void* event : m_events) m_driver->destroy_event(event);
+    // Freeing waits for the stream. Behind a kernel that never ends that would be for ever, and the
+    // word must not vanish under a wait that has not looked at it yet: then they are left.
+    if (state != k_gpu_not_ready) {
+      if (m_graph != nullptr) m_driver->destroy_executable(m_graph);
+      if (m_flush_buffer != 0) m_driver->free(m_flush_buffer);
+      if (m_word != nullptr) m_driver->free_word(m_word);
+    }
+    // After an error nothing tells whether a host function is still on its way out of the gate.
+    if (state != k_gpu_success) static_cast<void>(m_host_gate.release());
   }
   m_driver->release_context(m_context);
 }

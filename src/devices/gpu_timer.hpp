@@ -45,7 +45,8 @@ class GpuTimer final : public StreamTimer {
   bool hold_by_word();
   bool hold_by_function();
   void check(int code, std::string_view call);
-  [[nodiscard]] bool idle_soon() const noexcept;
+  /// What the stream answers once what we queued should be over; k_gpu_not_ready: it is not.
+  [[nodiscard]] int settle() const noexcept;
   void free_everything() noexcept;
 
   std::shared_ptr<const GpuDriver> m_driver;
