@@ -8,9 +8,12 @@
 //                         // the result is that of one more run with the winners
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -27,12 +30,16 @@ struct ContextualOptions {
   int n_repeat = 5;               ///< timed launches a candidate, ≥ 1
   ProcessGroup* group = nullptr;  ///< all its ranks make the call together
   std::string cache = "cold";     ///< "cold": flush before each timed launch; "hot"
-  std::string strategy;           ///< empty: STRATEGY, else "fixed"
+  std::string strategy = {};      ///< empty: STRATEGY, else "fixed"
+  std::string timer = {};         ///< "auto", "device", "host"; empty: TIMER, else "auto"
+  /// A clock of the caller's: nanoseconds now; a sample is the difference of two readings.
+  std::function<std::int64_t()> clock = {};
+  int rank = -1;  ///< names the log file; below 0: the rank in `group`, 0 without one
 };
 
 namespace detail {
 
-/// Told between passes when a kernel's key is decided.
+/// Told ahead of the last pass what was decided; with a group only after all ranks have confirmed.
 using ContextDecided = std::function<void(const Launcher& kernel, const Value& key,
                                           const TuningRecord& tuning, std::size_t winner)>;
 
@@ -41,6 +48,31 @@ using ContextDecided = std::function<void(const Launcher& kernel, const Value& k
 /// passes and leaves nothing behind.
 void run_contextual(const std::string& name, const ContextualOptions& options,
                     const std::function<void(Pass&)>& outer, const ContextDecided& decided = {});
+
+/// The same for a caller that runs the first pass himself and needs this only where that pass met
+/// something to tune. In the order `pass` (handed to the first pass's launches), `complete`; or
+/// `abandon` where the first pass threw.
+class ContextualCall {
+ public:
+  ContextualCall(std::string name, ContextualOptions options, ContextDecided decided = {});
+  ~ContextualCall();
+  ContextualCall(const ContextualCall&) = delete;
+  ContextualCall& operator=(const ContextualCall&) = delete;
+
+  [[nodiscard]] Pass& pass() noexcept;
+  /// The other passes. Throws what `run_contextual` throws.
+  void complete(const std::function<void(Pass&)>& outer);
+  /// Tells the other ranks that this one's call has ended.
+  void abandon(std::string_view why) noexcept;
+  /// A line of the front end's own in the log. From any thread.
+  void note(std::string_view line) noexcept;
+
+ private:
+  friend void run_contextual(const std::string&, const ContextualOptions&,
+                             const std::function<void(Pass&)>&, const ContextDecided&);
+  struct Impl;
+  std::unique_ptr<Impl> m_impl;
+};
 
 }  // namespace detail
 
@@ -66,6 +98,8 @@ class Contextual<R(Args...), F> {
     detail::checked_count("n_warmup", m_options.n_warmup, 0);
     detail::checked_count("n_repeat", m_options.n_repeat, 1);
     detail::checked_choice("cache", m_options.cache, {"hot", "cold"});
+    if (!m_options.timer.empty())
+      detail::checked_choice("timer", m_options.timer, {"auto", "device", "host"});
   }
 
   R operator()(Args... args) const {

@@ -36,10 +36,10 @@ _core.set_log(_messages.log)
 _core.set_software_provider(_software.versions)
 _describe.register_all()
 
-from ._describe import to_hashable  # noqa: E402 - the core must be ready
-from ._function import autotune, private_copy  # noqa: E402
-from ._groups import LOCAL, resolve_group, set_default_group  # noqa: E402
-from ._key import key  # noqa: E402
+from ._describe import to_hashable
+from ._function import autotune, private_copy
+from ._groups import LOCAL, resolve_group, set_default_group
+from ._key import key
 
 _core.set_copier(private_copy)
 _core.set_group_resolver(resolve_group)
@@ -48,12 +48,14 @@ __version__ = _core.__version__
 
 if TYPE_CHECKING:
     from ._check import Check
+    from ._contextual import contextual_autotune
     from ._measure import measure
     from ._triton_dist_tune import load_autotune_data
 
 #: Names that are looked for when they are first used, so that an import stays small.
 _LATER = {
     "Check": "_check",
+    "contextual_autotune": "_contextual",
     "load_autotune_data": "_triton_dist_tune",
     "measure": "_measure",
 }
@@ -81,6 +83,7 @@ __all__ = [
     "TuningRecord",
     "Value",
     "autotune",
+    "contextual_autotune",
     "key",
     "load_autotune_data",
     "measure",

@@ -256,7 +256,7 @@ class Kernel:
     @property
     def name(self) -> str: ...
 
-class Pass:
+class Contextual:
     def answer(
         self,
         kernel: Kernel,
@@ -265,9 +265,23 @@ class Pass:
         *,
         device: Device | None = None,
         stream: int = 0,
-        group: ProcessGroup | None = None,
     ) -> None: ...
+    def complete(self, outer: Callable[[], Any]) -> None: ...
+    def abandon(self, why: str) -> None: ...
+    def note(self, line: str) -> None: ...
 
+def make_contextual(
+    name: str,
+    *,
+    n_warmup: int,
+    n_repeat: int,
+    group: ProcessGroup | None,
+    cache: str,
+    strategy: str,
+    timer: str | Callable[[], Any] | None,
+    rank: int,
+    decided: Callable[[Kernel, int, list[tuple[int, str, str, list[int]]]], None],
+) -> Contextual: ...
 def make_kernel(
     name: str,
     module: str,
@@ -289,14 +303,3 @@ def decide(
     group: ProcessGroup | None = None,
     verbose: bool = False,
 ) -> tuple[int, bool, str, bool]: ...
-def run_contextual(
-    name: str,
-    outer: Callable[[Pass], Any],
-    *,
-    n_warmup: int,
-    n_repeat: int,
-    group: ProcessGroup | None = None,
-    cache: str = "cold",
-    strategy: str = "",
-    decided: Callable[[str, Value, Record, int], None] | None = None,
-) -> None: ...

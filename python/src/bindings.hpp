@@ -20,6 +20,7 @@ void bind_devices(nanobind::module_& m);
 void bind_groups(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
 void bind_attempts(nanobind::module_& m);
+void bind_contextual(nanobind::module_& m);
 void bind_launcher(nanobind::module_& m);
 
 /// The C++ group of a disttune.ProcessGroup object, or null; valid while the object is.

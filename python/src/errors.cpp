@@ -193,7 +193,9 @@ void throw_candidate_failure(std::string_view stage) {
   for (PyObject* passes : {classes.disagreement, classes.peer_failed, classes.group_timeout})
     if (is_a(exception.get(), passes)) throw_again(exception);
   if (is_a(exception.get(), classes.device_lost)) throw DeviceLost(message_text(exception.get()));
-  throw detail::CandidateFailed(status_of(exception.get()), failure_text(stage, exception.get()));
+  Status status = status_of(exception.get());
+  if (status == Status::launch_failed && stage == "prepare") status = Status::compile_failed;
+  throw detail::CandidateFailed(status, failure_text(stage, exception.get()));
 }
 
 void throw_raised() { throw Raised::take(); }

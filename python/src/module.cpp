@@ -26,6 +26,7 @@ NB_MODULE(_core, m) {
     bind_groups(m);
     bind_session(m);
     bind_attempts(m);
+    bind_contextual(m);
     bind_launcher(m);
   } catch (const ErrorSet&) {
     throw nb::python_error();

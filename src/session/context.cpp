@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/sha256.hpp"
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/failure.hpp"
@@ -13,6 +14,13 @@
 #include "session/process.hpp"
 
 namespace disttune::session {
+
+namespace {
+
+/// Timed launches of one context in one pass; the steps beyond wait for the next pass.
+constexpr std::size_t k_samples_a_pass = 64;
+
+}  // namespace
 
 Context::Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
                  const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log)
@@ -26,15 +34,43 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_reasons(m_field.size()) {
   m_field.prune(attempt);
   if (m_field.open().empty()) throw NoValidConfig(m_field.failure_text(kernel.spec().name));
-  if (attempt.can_prepare()) {
-    // Inside the launch that found the context, since only there its arguments are at hand; nothing
-    // is launched by it and no rank is waited for.
-    m_compiled_ahead = true;
-    prepare_candidates(m_field, m_field.open(), attempt, settings.environment.workers);
-    if (m_field.open().empty() && agreement.alone())
-      throw NoValidConfig(m_field.failure_text(kernel.spec().name));
+  if (const auto held = attempt.held(); held && *held < kernel.spec().candidates.size()) {
+    m_held = m_field.find(kernel.spec().candidates[*held].identity());
+    if (m_held && !m_field.is_open(*m_held)) m_held.reset();
   }
+  if (agreement.alone() && m_held) {
+    m_settled_alone = true;
+    settle_held();
+    return;
+  }
+  prepare(attempt);
   if (agreement.alone()) begin_measuring();
+}
+
+/// Inside the launch that found the context, since only there its arguments are at hand; nothing is
+/// launched by it and no rank is waited for.
+void Context::prepare(detail::Attempt& attempt) {
+  if (!attempt.can_prepare()) return;
+  m_compiled_ahead = true;
+  prepare_candidates(m_field, m_field.open(), attempt, m_settings.environment.workers);
+  for (std::size_t i = 0; i < m_field.size(); ++i) {
+    const CandidateRecord& record = m_field.records()[i];
+    if (!m_field.is_open(i) && record.status != Status::pruned)
+      m_log.line(fmt::format("{} {}: {}", line_about(i), to_string(record.status), record.reason));
+  }
+  if (m_field.open().empty() && m_agreement.alone())
+    throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
+}
+
+std::string Context::line_about(std::size_t i) const {
+  return fmt::format("{} key {} candidate {} [{}]", m_kernel.spec().name, m_key.text(),
+                     m_field.space_index(i), m_field.config(i).display());
+}
+
+void Context::next_pass() noexcept {
+  m_launches = 0;
+  m_timed_steps = 0;
+  m_told = false;
 }
 
 bool Context::waits_for_vote() const noexcept {
@@ -46,7 +82,8 @@ void Context::launch(const detail::Call& call, detail::Attempt& attempt) {
   ++m_launches;
   switch (m_phase) {
     case Phase::decided:
-      if (!std::exchange(m_published, true)) attempt.decided(winner());
+      // Once a pass: the front may have to put something back that a tuning's runs left behind.
+      if (!std::exchange(m_told, true)) attempt.decided(winner());
       attempt.run(winner());
       return;
     case Phase::measuring:
@@ -63,42 +100,55 @@ void Context::launch(const detail::Call& call, detail::Attempt& attempt) {
 }
 
 /// Alone, a failing candidate gives way to the next one within the same launch. With ranks its
-/// failure is a value, and the default runs in its place so that the outer function goes on.
+/// failure is a value, and the default runs in its place, so that the outer function goes on and
+/// every rank takes as many steps.
 void Context::take_step(const detail::Call& call, detail::Attempt& attempt) {
   while (const auto step = m_tuning->next()) {
     m_progress = true;
+    if (step->timed && m_timed_steps == k_samples_a_pass) {
+      m_tuning->put_back();
+      break;
+    }
+    if (step->timed) ++m_timed_steps;
+    if (m_tuning->failed(*step)) break;
     if (run_step(*step, call, attempt)) return;
     if (!m_agreement.alone()) break;
   }
   run_stand_in(attempt);
 }
 
+void Context::run_untimed(std::size_t i, detail::Attempt& attempt) {
+  const std::size_t entry = m_field.space_index(i);
+  attempt.begin_visit(entry, 1);
+  attempt.before_run();
+  attempt.run(entry);
+}
+
 bool Context::run_step(const Step& step, const detail::Call& call, detail::Attempt& attempt) {
   const std::size_t i = m_who[step.candidate];
   const std::size_t entry = m_field.space_index(i);
   m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
-  attempt.begin_visit(entry, 1);
+  const bool timed = step.timed && !blocked();
   try {
-    if (step.timed) {
-      auto& timed = m_watches[{call.stream.device.get(), call.stream.handle}];
+    if (timed) {
       auto& watch = stopwatch(call.stream);
+      auto& pending = m_watches[{call.stream.device.get(), call.stream.handle}].pending;
+      attempt.begin_visit(entry, 1);
       watch.timed(
-          timed.pending.size(), [&] { attempt.before_run(); }, [&] { attempt.run(entry); });
-      timed.pending.push_back(step);
+          pending.size(), [&] { attempt.before_run(); }, [&] { attempt.run(entry); });
+      pending.emplace_back(step);
+      if (blocked()) pending.back().reset();
     } else {
-      attempt.before_run();
-      attempt.run(entry);
-      m_log.line(fmt::format("{} key {} candidate {} [{}] untimed", m_kernel.spec().name,
-                             m_key.text(), entry, m_field.config(i).display()));
+      run_untimed(i, attempt);
+      m_log.line(line_about(i) + " untimed");
     }
+    if (blocked()) m_tuning->put_back();
     return true;
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& e) {
-    const auto [status, reason] = measure::failure_of("launch", e);
-    m_tuning->finish(step, core::sample_of(status));
-    m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
-    fail(i, status, reason);
+    m_tuning->finish(step, core::sample_of(measure::failure_of("launch", e).status));
+    failed(i, e);
     return false;
   }
 }
@@ -106,19 +156,17 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
 void Context::first_run(detail::Attempt& attempt) {
   if (m_next_first_run == m_who.size()) return run_stand_in(attempt);
   m_progress = true;
-  const std::size_t i = m_who[m_next_first_run++];
+  const std::size_t i = m_who[m_next_first_run];
   m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
   try {
-    attempt.begin_visit(m_field.space_index(i), 1);
-    attempt.before_run();
-    attempt.run(m_field.space_index(i));
+    run_untimed(i, attempt);
+    m_log.line(line_about(i) + " untimed");
+    if (!blocked()) ++m_next_first_run;
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& e) {
-    const auto [status, reason] = measure::failure_of("launch", e);
-    m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
-    m_field.end(i, status, reason);
-    fail(i, status, reason);
+    ++m_next_first_run;
+    failed(i, e);
     run_stand_in(attempt);
   }
 }
@@ -126,22 +174,29 @@ void Context::first_run(detail::Attempt& attempt) {
 /// The first candidate that has not failed: entry 0 wherever it works.
 void Context::run_stand_in(detail::Attempt& attempt) {
   for (std::size_t i = 0; i < m_field.size(); ++i) {
-    if (!m_field.is_open(i) || !m_reasons[i].empty()) continue;
-    attempt.begin_visit(m_field.space_index(i), 1);
-    attempt.before_run();
-    attempt.run(m_field.space_index(i));
-    return;
+    if (!m_reasons[i].empty() || (!m_field.is_open(i) && m_field.records()[i].status != Status::ok))
+      continue;
+    try {
+      return run_untimed(i, attempt);
+    } catch (const DeviceLost&) {
+      throw;
+    } catch (const std::exception& e) {
+      failed(i, e);
+    }
   }
   for (std::size_t i = 0; i < m_field.size(); ++i)
     if (m_field.is_open(i)) m_field.end(i, Status::launch_failed, m_reasons[i]);
   throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
 }
 
-void Context::fail(std::size_t i, Status status, std::string reason) {
-  m_log.line(fmt::format("{} key {} candidate {} [{}] {}: {}", m_kernel.spec().name, m_key.text(),
-                         m_field.space_index(i), m_field.config(i).display(), to_string(status),
-                         reason));
-  m_reasons[i] = std::move(reason);
+/// Nothing launches candidate `i` on this rank any more. Before the vote that is all that peers
+/// hear of it; in a batch the failed visit tells them.
+void Context::failed(std::size_t i, const std::exception& error) {
+  const auto [status, reason] = measure::failure_of("launch", error);
+  m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
+  m_log.line(fmt::format("{} {}: {}", line_about(i), to_string(status), reason));
+  m_reasons[i] = reason;
+  if (m_phase == Phase::found || m_phase == Phase::first_runs) m_field.end(i, status, reason);
 }
 
 measure::Stopwatch& Context::stopwatch(const Stream& stream) {
@@ -149,7 +204,7 @@ measure::Stopwatch& Context::stopwatch(const Stream& stream) {
   if (!timed.watch) {
     measure::Policy policy = m_settings.stopwatch_policy();
     policy.poll = [this] { m_agreement.poll(); };
-    timed.watch = std::make_unique<measure::Stopwatch>(stream, policy, m_tuning->block().size());
+    timed.watch = std::make_unique<measure::Stopwatch>(stream, policy, k_samples_a_pass);
   }
   return *timed.watch;
 }
@@ -160,11 +215,9 @@ void Context::collect() {
     std::vector<std::int64_t> samples(timed.pending.size());
     timed.watch->collect(samples);
     for (std::size_t k = 0; k < samples.size(); ++k) {
-      const Step& step = timed.pending[k];
-      const std::size_t i = m_who[step.candidate];
-      m_tuning->finish(step, samples[k]);
-      m_log.line(fmt::format("{} key {} candidate {} [{}] {}", m_kernel.spec().name, m_key.text(),
-                             m_field.space_index(i), m_field.config(i).display(),
+      if (!timed.pending[k]) continue;
+      m_tuning->finish(*timed.pending[k], samples[k]);
+      m_log.line(fmt::format("{} {}", line_about(m_who[timed.pending[k]->candidate]),
                              core::is_failure(samples[k])
                                  ? std::string(to_string(core::status_of(samples[k])))
                              : core::is_retry(samples[k]) ? "to be timed again"
@@ -172,6 +225,25 @@ void Context::collect() {
     }
     timed.pending.clear();
   }
+}
+
+std::int64_t Context::held_word() const {
+  return m_held ? std::max<std::int64_t>(
+                      core::sha256_word(m_field.config(*m_held).identity().text()), 1)
+                : 0;
+}
+
+void Context::settle_held() {
+  m_winner = m_held;
+  m_phase = Phase::decided;
+  m_log.line(line_about(*m_winner) + " was decided already");
+}
+
+/// Where the default ran while the context waited for its first vote, it ran on all ranks.
+std::size_t Context::first_admitted() const noexcept {
+  std::size_t i = 0;
+  while (m_field.records()[i].status == Status::pruned) ++i;
+  return i;
 }
 
 void Context::vote() {
@@ -186,12 +258,14 @@ void Context::vote() {
     m_agreement.ended_alike();
     throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
   }
+  m_progress = true;
   if (m_phase == Phase::found && !m_compiled_ahead && m_settings.warmup > 0) {
     m_phase = Phase::first_runs;
     m_who = m_field.open();
-  } else {
-    begin_measuring();
+    std::erase(m_who, first_admitted());
+    if (!m_who.empty()) return;
   }
+  begin_measuring();
 }
 
 void Context::begin_measuring() {
@@ -204,21 +278,26 @@ void Context::begin_measuring() {
   const auto first = std::ranges::find(m_who, std::size_t{0});
   p.default_candidate =
       first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
-  m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p));
+  m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p), !m_agreement.alone());
   m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples) {
-    CandidateRecord& record = m_field.records()[m_who[v.candidate]];
-    if (std::ranges::none_of(samples, core::is_failure)) {
-      record.samples_ns.insert(record.samples_ns.end(), samples.begin(), samples.end());
-      return;
-    }
-    std::string& reason = m_reasons[m_who[v.candidate]];
-    if (reason.empty())
-      reason = m_agreement.alone()
-                   ? fmt::format("no usable time in {} repetitions", Tuning::k_repetitions)
-                   : "failed on another rank";
-    m_field.end(m_who[v.candidate], core::status_of(samples[0]), reason);
+    report(v, samples);
   };
   m_phase = Phase::measuring;
+}
+
+void Context::report(const Visit& visit, std::span<const std::int64_t> samples) {
+  const std::size_t i = m_who[visit.candidate];
+  CandidateRecord& record = m_field.records()[i];
+  if (std::ranges::none_of(samples, core::is_failure)) {
+    record.samples_ns.insert(record.samples_ns.end(), samples.begin(), samples.end());
+    return;
+  }
+  if (!m_field.is_open(i)) return;
+  if (m_reasons[i].empty())
+    m_reasons[i] = m_agreement.alone()
+                       ? fmt::format("no usable time in {} repetitions", Tuning::k_repetitions)
+                       : "failed on another rank";
+  m_field.end(i, core::status_of(samples[0]), m_reasons[i]);
 }
 
 bool Context::batch_full() const { return m_phase == Phase::measuring && m_tuning->batch_full(); }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,11 +33,19 @@ class Context {
   /// Answers one launch: the next step, the default while a batch waits for its reduction, or the
   /// winner.
   void launch(const detail::Call& call, detail::Attempt& attempt);
+  /// A launch of this context has launched `inner`, which is not decided: that one comes first,
+  /// since a time with a tuning inside it says nothing. Until then this one repeats its step.
+  void wait_for(const Context& inner) noexcept { m_inner = &inner; }
 
   // Between passes, and only there. With a group every one of these is a collective or branches on
-  // agreed data, in the order in which the contexts were found.
+  // agreed data, in an order that all ranks share.
   void collect();  ///< reads the samples of the pass
-  void vote();     ///< what failed anywhere is launched nowhere from now on
+  /// Which choice this rank's kernel has for the key already, as a word for one MAX with its
+  /// complement; 0: none.
+  [[nodiscard]] std::int64_t held_word() const;
+  /// All ranks have the same one.
+  void settle_held();
+  void vote();  ///< what failed anywhere is launched nowhere from now on
   [[nodiscard]] bool batch_full() const;
   void reduce_and_advance();
   /// Counts passes that brought nothing; true when the context gives up.
@@ -45,7 +54,10 @@ class Context {
   [[nodiscard]] bool open() const noexcept {
     return m_phase != Phase::decided && m_phase != Phase::given_up;
   }
+  [[nodiscard]] bool just_found() const noexcept { return m_phase == Phase::found; }
   [[nodiscard]] bool decided() const noexcept { return m_phase == Phase::decided; }
+  /// Decided at its birth: the passes so far ran the winner.
+  [[nodiscard]] bool was_settled_alone() const noexcept { return m_settled_alone; }
   [[nodiscard]] bool waits_for_vote() const noexcept;
   [[nodiscard]] std::size_t winner() const noexcept { return m_field.space_index(*m_winner); }
   [[nodiscard]] TuningRecord tuning_record() const;
@@ -53,10 +65,7 @@ class Context {
   [[nodiscard]] const Value& key() const noexcept { return m_key; }
   /// What ranks must have in common after a pass: name, key, candidates, launches.
   [[nodiscard]] Value agreed_part() const;
-  void next_pass() noexcept { m_launches = 0; }
-  /// Whether the decision was told to the front.
-  [[nodiscard]] bool announced() const noexcept { return m_announced; }
-  void set_announced() noexcept { m_announced = true; }
+  void next_pass() noexcept;
 
  private:
   enum class Phase { found, first_runs, measuring, decided, given_up };
@@ -66,8 +75,13 @@ class Context {
   void take_step(const detail::Call& call, detail::Attempt& attempt);
   void first_run(detail::Attempt& attempt);
   [[nodiscard]] bool run_step(const Step& step, const detail::Call& call, detail::Attempt& attempt);
+  void run_untimed(std::size_t i, detail::Attempt& attempt);
   void run_stand_in(detail::Attempt& attempt);
-  void fail(std::size_t i, Status status, std::string reason);
+  void failed(std::size_t i, const std::exception& error);
+  void report(const Visit& visit, std::span<const std::int64_t> samples);
+  [[nodiscard]] bool blocked() const noexcept { return m_inner != nullptr && m_inner->open(); }
+  [[nodiscard]] std::size_t first_admitted() const noexcept;
+  [[nodiscard]] std::string line_about(std::size_t i) const;
   [[nodiscard]] measure::Stopwatch& stopwatch(const Stream& stream);
   void conclude();
 
@@ -85,13 +99,16 @@ class Context {
   std::unique_ptr<Tuning> m_tuning;
   struct Timed {
     std::unique_ptr<measure::Stopwatch> watch;
-    std::vector<Step> pending;  ///< timed since the last `collect`
+    std::vector<std::optional<Step>> pending;  ///< timed since the last `collect`; none: dropped
   };
   std::map<std::pair<const Device*, void*>, Timed> m_watches;
+  std::size_t m_timed_steps = 0;        ///< in this pass
   std::vector<std::string> m_reasons;   ///< by field index
+  std::optional<std::size_t> m_held;    ///< field index
   std::optional<std::size_t> m_winner;  ///< field index
-  bool m_published = false;
-  bool m_announced = false;
+  const Context* m_inner = nullptr;
+  bool m_settled_alone = false;
+  bool m_told = false;         ///< the front knows of the decision, in this pass
   std::size_t m_launches = 0;  ///< in this pass
   bool m_progress = true;
   int m_idle_passes = 0;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,213 +31,35 @@ detail::LauncherOptions launcher_options(const ContextualOptions& o) {
   out.repeat = o.n_repeat;
   out.cache = o.cache;
   if (!o.strategy.empty()) out.strategy = o.strategy;
+  if (!o.timer.empty()) out.timer = o.timer;
+  out.clock = o.clock;
   return out;
 }
 
-class ContextualCall final : public detail::Pass {
- public:
-  ContextualCall(const std::string& name, const ContextualOptions& options,
-                 const detail::ContextDecided& decided)
-      : m_name(name), m_options(options), m_decided(decided) {}
-
-  void run(const std::function<void(detail::Pass&)>& outer) {
-    try {
-      pass(outer);
-    } catch (const std::exception& e) {
-      announce_failure(e.what());
-      throw;
-    } catch (...) {
-      announce_failure("interrupted");
-      throw;
-    }
-    if (m_contexts.empty()) return;  // steady state: one pass, and nothing was read or allocated
-    m_tools->agreement.run([&] {
-      m_turn = DeviceTurn::take(*m_contexts.front()->stream.device, true);
-      shake_hands();
-      while (between_passes()) {
-        pass(outer);
-        agree_on_launches();
-      }
-      m_tools->agreement.finish(decision_text());
-      m_final = true;
-      pass(outer);
-    });
-  }
-
-  /// One launch. From any thread of the outer call; launches are answered one at a time.
-  void answer(const detail::Launcher& kernel, const detail::Call& launch,
-              detail::Attempt& attempt) override {
-    const std::lock_guard lock(m_mutex);
-    if (!m_tools) m_tools = std::make_unique<Tools>(m_name, m_options);
-    if (m_tools->settings.environment.mode != Mode::tune)
-      return answer_untuned(kernel, launch, attempt);
-    detail::Call call = launch;
-    if (!call.stream.device) call.stream = host();
-    auto& found = m_index[{&kernel, call.key, std::string(call.stream.device->kind()),
-                           call.stream.device->index()}];
-    if (found == nullptr) {
-      if (m_final) return run_entry(attempt, 0);  // met only now: the next call tunes it
-      if (call.stream.device->capturing(call.stream.handle))
-        throw CaptureError(fmt::format(
-            "disttune: contextual call '{}' met kernel '{}' with a new key while its stream "
-            "is being captured; call it once before the capture. Key: {}",
-            m_name, kernel.spec().name, call.key.text()));
-      m_contexts.push_back(std::make_unique<Found>(kernel, call, attempt, *m_tools));
-      found = m_contexts.back().get();
-    }
-    found->context.launch(call, attempt);
-  }
-
- private:
-  /// Made at the first launch that is not decided.
-  struct Tools {
-    Tools(const std::string& name, const ContextualOptions& options)
-        : settings(settings_of(launcher_options(options), {3, 5, true})),
-          agreement(options.group, settings.stopwatch_policy().patience,
-                    fmt::format("contextual call '{}'", name)),
-          log(settings.environment.context_logs, agreement.rank()) {}
-    Settings settings;
-    agree::Agreement agreement;
-    observe::ContextLog log;
-  };
-
-  struct Found {
-    Found(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
-          Tools& tools)
-        : stream(call.stream),
-          context(kernel, call, attempt, tools.settings, tools.agreement, tools.log) {}
-    Stream stream;
-    Context context;
-  };
-
-  void announce_failure(std::string_view why) noexcept {
-    if (m_tools)
-      m_tools->agreement.abandon(why);
-    else if (m_options.group != nullptr)
-      agree::abandon_call(*m_options.group, why);
-  }
-
-  [[nodiscard]] Value found_parts() const {
-    std::vector<Value> parts;
-    for (const auto& f : m_contexts) parts.push_back(f->context.agreed_part());
-    return Value::list(parts);
-  }
-
-  void shake_hands() {
-    const Settings& s = m_tools->settings;
-    agree::Hello hello;
-    hello.function = m_name;
-    hello.policy = Value::dict({{Value("cold"), Value(s.cold)},
-                                {Value("n_repeat"), Value(s.repeat)},
-                                {Value("n_warmup"), Value(s.warmup)},
-                                {Value("strategy"), Value(s.strategy)}});
-    hello.candidates = found_parts();
-    static_cast<void>(m_tools->agreement.handshake(hello));
-  }
-
-  void pass(const std::function<void(detail::Pass&)>& outer) {
-    struct Running {
-      explicit Running(detail::Pass* p) { detail::current_pass = p; }
-      ~Running() { detail::current_pass = nullptr; }
-    } running(this);
-    for (const auto& f : m_contexts) f->context.next_pass();
-    outer(*this);
-  }
-
-  /// True when another pass is needed.
-  bool between_passes() {
-    for (const auto& f : m_contexts) f->context.collect();
-    bool open = false;
-    for (const auto& f : m_contexts) {
-      Context& c = f->context;
-      if (!m_tools->agreement.alone() && c.waits_for_vote())
-        c.vote();
-      else if (c.batch_full())
-        c.reduce_and_advance();
-      if (c.open() && c.starved()) warn_starved(c);
-      if (c.decided() && !f->context.announced()) announce(c);
-      open |= c.open();
-    }
-    return open;
-  }
-
-  /// Different launches on ranks are the same error everywhere, with the counts.
-  void agree_on_launches() {
-    m_tools->agreement.same(fmt::format("launches of tuned kernels in a pass of '{}'", m_name),
-                            found_parts());
-  }
-
-  void warn_starved(const Context& c) {
-    observe::message(Level::warning,
-                     fmt::format("disttune: contextual call '{}': kernel '{}' (key {}) was not "
-                                 "launched in three passes; "
-                                 "it stays undecided",
-                                 m_name, c.kernel().spec().name, c.key().text()),
-                     fmt::format("starved {} {}", m_name, c.kernel().spec().name));
-  }
-
-  void announce(Context& c) {
-    c.set_announced();
-    if (m_decided) m_decided(c.kernel(), c.key(), c.tuning_record(), c.winner());
-  }
-
-  std::string decision_text() const {
-    std::string text;
-    for (const auto& f : m_contexts)
-      text +=
-          fmt::format("{} {} {}\n", f->context.kernel().spec().name, f->context.key().text(),
-                      f->context.decided() ? fmt::format("{}", f->context.winner()) : "undecided");
-    return text;
-  }
-
-  /// MODE off, cached, strict and first: no passes, one answer a launch.
-  void answer_untuned(const detail::Launcher& kernel, const detail::Call& call,
-                      detail::Attempt& attempt) {
-    const Mode mode = m_tools->settings.environment.mode;
-    const auto& spec = kernel.spec();
-    if (mode == Mode::strict)
-      throw NotTuned(
-          fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=strict forbids tuning",
-                      spec.name, call.key.text()));
-    if (mode == Mode::cached)
-      observe::message(Level::warning,
-                       fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=cached "
-                                   "runs its first configuration",
-                                   spec.name, call.key.text()),
-                       fmt::format("cached {} {}", spec.name, call.key.text()));
-    if (mode != Mode::first) return run_entry(attempt, 0);
-    Field field(spec.candidates);
-    field.prune(attempt);
-    for (const std::size_t i : field.open()) {
-      try {
-        return run_entry(attempt, field.space_index(i));
-      } catch (const DeviceLost&) {
-        throw;
-      } catch (const std::exception& e) {
-        field.end(i, Status::launch_failed, e.what());
-      }
-    }
-    throw NoValidConfig(field.failure_text(spec.name));
-  }
-
-  static void run_entry(detail::Attempt& attempt, std::size_t entry) {
-    attempt.begin_visit(entry, 1);
-    attempt.run(entry);
-  }
-
-  const std::string& m_name;
-  const ContextualOptions& m_options;
-  const detail::ContextDecided& m_decided;
-  std::recursive_mutex m_mutex;  // a kernel may launch another one
-  std::unique_ptr<Tools> m_tools;
-  std::vector<std::unique_ptr<Found>> m_contexts;  ///< in the order found, the same on all ranks
-  std::map<std::tuple<const detail::Launcher*, Value, std::string, int>, Found*> m_index;
-  std::unique_ptr<DeviceTurn> m_turn;
-  bool m_final = false;
-};
-
 /// The contextual call of this thread, for the error of the one inside it.
 thread_local const std::string* active_call = nullptr;
+
+void refuse_nesting(const std::string& name) {
+  if (active_call != nullptr)
+    throw NestedContext(fmt::format(
+        "disttune: contextual call '{}' inside contextual call '{}'; call one after the other",
+        name, *active_call));
+}
+
+/// What is said of a running pass: to this thread's kernels, and to calls inside it.
+class Running {
+ public:
+  Running(detail::Pass& pass, const std::string& name) {
+    active_call = &name;
+    detail::current_pass = &pass;
+  }
+  ~Running() {
+    active_call = nullptr;
+    detail::current_pass = nullptr;
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
 
 }  // namespace
 }  // namespace disttune::session
@@ -244,17 +67,317 @@ thread_local const std::string* active_call = nullptr;
 DISTTUNE_NAMESPACE_BEGIN
 namespace detail {
 
+using session::Context;
+using session::DeviceTurn;
+using session::Field;
+using session::Settings;
+
+struct ContextualCall::Impl final : Pass {
+  Impl(std::string called, ContextualOptions with, ContextDecided tell)
+      : name(std::move(called)), options(std::move(with)), decided(std::move(tell)) {}
+
+  /// Made at the first launch that is not decided.
+  struct Tools {
+    Tools(const std::string& name, const ContextualOptions& options)
+        : settings(session::settings_of(session::launcher_options(options), {3, 5, true})),
+          agreement(options.group, settings.stopwatch_policy().patience,
+                    fmt::format("contextual call '{}'", name)),
+          log(settings.environment.context_logs,
+              options.rank < 0 ? agreement.rank() : options.rank) {}
+    Settings settings;
+    agree::Agreement agreement;
+    observe::ContextLog log;
+  };
+
+  struct Found {
+    Found(const Launcher& kernel, const Call& call, Attempt& attempt, Tools& tools)
+        : stream(call.stream),
+          context(kernel, call, attempt, tools.settings, tools.agreement, tools.log) {}
+    Stream stream;
+    Context context;
+  };
+
+  // ---- one launch
+  void answer(const Launcher& kernel, const Call& launch, Attempt& attempt) override;
+  void answer_untuned(const Launcher& kernel, const Call& call, Attempt& attempt);
+  static void run_first_working(const Launcher& kernel, Attempt& attempt);
+  Context& context_of(const Launcher& kernel, const Call& call, Attempt& attempt);
+  Tools& made_tools();
+
+  // ---- passes
+  void run_pass(const std::function<void(Pass&)>& outer);
+  void complete(const std::function<void(Pass&)>& outer);
+  void tune(const std::function<void(Pass&)>& outer);
+  void announce_failure(std::string_view why) noexcept;
+
+  // ---- between passes
+  void take_stock();
+  [[nodiscard]] bool between_passes();
+  void settle_what_all_hold();
+  void shake_hands();
+  void agree_on_launches();
+  void publish();
+  [[nodiscard]] Value found_parts() const;
+  [[nodiscard]] std::string decision_text() const;
+  void warn_starved(const Context& context) const;
+
+  const std::string name;
+  const ContextualOptions options;
+  const ContextDecided decided;
+  std::recursive_mutex mutex;  // a kernel may launch another one
+  std::unique_ptr<Tools> tools;
+  std::vector<std::unique_ptr<Found>> contexts;  ///< in an order that all ranks share
+  std::size_t ordered = 0;                       ///< how many of them are in it
+  std::map<std::tuple<const Launcher*, Value, std::string, int>, Found*> index;
+  std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
+  std::unique_ptr<DeviceTurn> turn;
+  bool final_pass = false;
+};
+
+ContextualCall::Impl::Tools& ContextualCall::Impl::made_tools() {
+  if (!tools) tools = std::make_unique<Tools>(name, options);
+  return *tools;
+}
+
+/// From any thread of the outer call; launches are answered one at a time.
+void ContextualCall::Impl::answer(const Launcher& kernel, const Call& launch, Attempt& attempt) {
+  const std::lock_guard lock(mutex);
+  if (made_tools().settings.environment.mode != core::Mode::tune)
+    return answer_untuned(kernel, launch, attempt);
+  Call call = launch;
+  if (!call.stream.device) call.stream = host();
+  const auto found = index.find(
+      {&kernel, call.key, std::string(call.stream.device->kind()), call.stream.device->index()});
+  if (found == index.end() && final_pass)  // met only now: the next call tunes it
+    return run_first_working(kernel, attempt);
+  Context& context =
+      found == index.end() ? context_of(kernel, call, attempt) : found->second->context;
+  if (context.open())
+    for (Context* outer : launching) outer->wait_for(context);
+  struct Launching {
+    std::vector<Context*>& stack;
+    ~Launching() { stack.pop_back(); }
+  };
+  launching.push_back(&context);
+  const Launching launching_this{launching};
+  context.launch(call, attempt);
+}
+
+Context& ContextualCall::Impl::context_of(const Launcher& kernel, const Call& call,
+                                          Attempt& attempt) {
+  if (call.stream.device->capturing(call.stream.handle))
+    throw CaptureError(
+        fmt::format("disttune: contextual call '{}' met kernel '{}' with a new key while its "
+                    "stream is being captured; call it once before the capture. Key: {}",
+                    name, kernel.spec().name, call.key.text()));
+  auto found = std::make_unique<Found>(kernel, call, attempt, *tools);
+  contexts.push_back(std::move(found));
+  index[{&kernel, call.key, std::string(call.stream.device->kind()), call.stream.device->index()}] =
+      contexts.back().get();
+  return contexts.back()->context;
+}
+
+/// MODE off, cached, strict and first: no passes, one answer a launch.
+void ContextualCall::Impl::answer_untuned(const Launcher& kernel, const Call& call,
+                                          Attempt& attempt) {
+  const core::Mode mode = tools->settings.environment.mode;
+  const auto& spec = kernel.spec();
+  if (mode == core::Mode::strict)
+    throw NotTuned(
+        fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=strict forbids tuning",
+                    spec.name, call.key.text()));
+  if (mode == core::Mode::cached)
+    observe::message(Level::warning,
+                     fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=cached runs "
+                                 "its first configuration",
+                                 spec.name, call.key.text()),
+                     fmt::format("cached {} {}", spec.name, call.key.text()));
+  if (mode == core::Mode::first) return run_first_working(kernel, attempt);
+  attempt.begin_visit(0, 1);
+  attempt.run(0);
+}
+
+void ContextualCall::Impl::run_first_working(const Launcher& kernel, Attempt& attempt) {
+  Field field(kernel.spec().candidates);
+  field.prune(attempt);
+  for (const std::size_t i : field.open()) {
+    try {
+      attempt.begin_visit(field.space_index(i), 1);
+      return attempt.run(field.space_index(i));
+    } catch (const DeviceLost&) {
+      throw;
+    } catch (const std::exception& e) {
+      field.end(i, Status::launch_failed, e.what());
+    }
+  }
+  throw NoValidConfig(field.failure_text(kernel.spec().name));
+}
+
+void ContextualCall::Impl::run_pass(const std::function<void(Pass&)>& outer) {
+  const session::Running running(*this, name);
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& f : contexts) f->context.next_pass();
+  }
+  outer(*this);
+}
+
+void ContextualCall::Impl::announce_failure(std::string_view why) noexcept {
+  if (tools)
+    tools->agreement.abandon(why);
+  else if (options.group != nullptr)
+    agree::abandon_call(*options.group, why);
+}
+
+void ContextualCall::Impl::complete(const std::function<void(Pass&)>& outer) {
+  if (contexts.empty()) return;  // steady state: one pass, and nothing was read or allocated
+  tools->agreement.run([&] { tune(outer); });
+}
+
+void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
+  turn = DeviceTurn::take(*contexts.front()->stream.device, true, tools->agreement.alone());
+  take_stock();
+  if (!tools->agreement.alone()) shake_hands();
+  while (between_passes()) {
+    run_pass(outer);
+    take_stock();
+    agree_on_launches();
+  }
+  tools->agreement.finish(decision_text());
+  publish();
+  turn.reset();
+  final_pass = true;
+  // The first pass ran the winners already where nothing was left to decide.
+  if (!std::ranges::all_of(contexts, [](auto& f) { return f->context.was_settled_alone(); }))
+    run_pass(outer);
+}
+
+/// Threads of the outer call may find contexts in another order on another rank.
+void ContextualCall::Impl::take_stock() {
+  const std::lock_guard lock(mutex);
+  const auto place = [](const std::unique_ptr<Found>& f) {
+    return std::tuple(std::string_view(f->context.kernel().spec().name), f->context.key().text());
+  };
+  if (!tools->agreement.alone())
+    std::ranges::stable_sort(contexts.begin() + static_cast<std::ptrdiff_t>(ordered),
+                             contexts.end(),
+                             [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  ordered = contexts.size();
+}
+
+/// True when another pass is needed.
+bool ContextualCall::Impl::between_passes() {
+  const std::lock_guard lock(mutex);
+  for (const auto& f : contexts) f->context.collect();
+  if (!tools->agreement.alone()) settle_what_all_hold();
+  bool open = false;
+  for (const auto& f : contexts) {
+    Context& c = f->context;
+    if (!c.open()) continue;
+    if (!tools->agreement.alone() && c.waits_for_vote())
+      c.vote();
+    else if (c.batch_full())
+      c.reduce_and_advance();
+    if (c.open() && c.starved()) warn_starved(c);
+    open |= c.open();
+  }
+  return open;
+}
+
+/// One MAX of words and complements for all contexts found in this pass.
+void ContextualCall::Impl::settle_what_all_hold() {
+  std::vector<Context*> found;
+  std::vector<std::int64_t> words;
+  for (const auto& f : contexts)
+    if (f->context.just_found()) {
+      found.push_back(&f->context);
+      words.push_back(f->context.held_word());
+      words.push_back(~f->context.held_word());
+    }
+  if (found.empty()) return;
+  tools->agreement.reduce(words);
+  for (std::size_t k = 0; k < found.size(); ++k)
+    if (words[2 * k] > 0 && words[2 * k] == ~words[2 * k + 1]) found[k]->settle_held();
+}
+
+void ContextualCall::Impl::shake_hands() {
+  const Settings& s = tools->settings;
+  agree::Hello hello;
+  hello.function = name;
+  hello.policy = Value::dict({{Value("cold"), Value(s.cold)},
+                              {Value("clock"), Value(s.clock        ? "custom"
+                                                     : s.host_clock ? "host"
+                                                                    : "device")},
+                              {Value("n_repeat"), Value(s.repeat)},
+                              {Value("n_warmup"), Value(s.warmup)},
+                              {Value("strategy"), Value(s.strategy)}});
+  hello.candidates = found_parts();
+  static_cast<void>(tools->agreement.handshake(hello));
+}
+
+/// Different launches on ranks are the same error everywhere, with the counts.
+void ContextualCall::Impl::agree_on_launches() {
+  tools->agreement.same(fmt::format("launches of tuned kernels in a pass of '{}'", name),
+                        found_parts());
+}
+
+Value ContextualCall::Impl::found_parts() const {
+  std::vector<Value> parts;
+  for (const auto& f : contexts) parts.push_back(f->context.agreed_part());
+  return Value::list(parts);
+}
+
+void ContextualCall::Impl::warn_starved(const Context& c) const {
+  observe::message(
+      Level::warning,
+      fmt::format("disttune: contextual call '{}': kernel '{}' (key {}) was not launched in three "
+                  "passes; it stays undecided",
+                  name, c.kernel().spec().name, c.key().text()),
+      fmt::format("starved {} {}", name, c.kernel().spec().name));
+}
+
+void ContextualCall::Impl::publish() {
+  if (!decided) return;
+  for (const auto& f : contexts)
+    if (f->context.decided())
+      decided(f->context.kernel(), f->context.key(), f->context.tuning_record(),
+              f->context.winner());
+}
+
+std::string ContextualCall::Impl::decision_text() const {
+  std::string text;
+  for (const auto& f : contexts)
+    text +=
+        fmt::format("{} {} {}\n", f->context.kernel().spec().name, f->context.key().text(),
+                    f->context.decided() ? fmt::format("{}", f->context.winner()) : "undecided");
+  return text;
+}
+
+ContextualCall::ContextualCall(std::string name, ContextualOptions options, ContextDecided decided)
+    : m_impl(std::make_unique<Impl>(std::move(name), std::move(options), std::move(decided))) {}
+ContextualCall::~ContextualCall() = default;
+Pass& ContextualCall::pass() noexcept { return *m_impl; }
+void ContextualCall::complete(const std::function<void(Pass&)>& outer) { m_impl->complete(outer); }
+void ContextualCall::abandon(std::string_view why) noexcept { m_impl->announce_failure(why); }
+void ContextualCall::note(std::string_view line) noexcept {
+  const std::lock_guard lock(m_impl->mutex);
+  if (m_impl->tools) m_impl->tools->log.line(line);
+}
+
 void run_contextual(const std::string& name, const ContextualOptions& options,
                     const std::function<void(Pass&)>& outer, const ContextDecided& decided) {
-  if (session::active_call != nullptr)
-    throw NestedContext(fmt::format(
-        "disttune: contextual call '{}' inside contextual call '{}'; call one after the other",
-        name, *session::active_call));
-  struct Active {
-    explicit Active(const std::string* n) { session::active_call = n; }
-    ~Active() { session::active_call = nullptr; }
-  } active(&name);
-  session::ContextualCall(name, options, decided).run(outer);
+  session::refuse_nesting(name);
+  ContextualCall call(name, options, decided);
+  try {
+    call.m_impl->run_pass(outer);
+  } catch (const std::exception& e) {
+    call.abandon(e.what());
+    throw;
+  } catch (...) {
+    call.abandon("interrupted");
+    throw;
+  }
+  call.complete(outer);
 }
 
 }  // namespace detail

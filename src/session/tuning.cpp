@@ -6,12 +6,13 @@
 namespace disttune::session {
 
 bool Tuning::batch_full() const noexcept {
+  if (m_lockstep) return m_at == m_steps.size();
   return std::all_of(m_steps.begin() + static_cast<std::ptrdiff_t>(m_at), m_steps.end(),
                      [&](const Step& s) { return m_failed[s.visit]; });
 }
 
 std::optional<Step> Tuning::next() {
-  while (m_at < m_steps.size() && m_failed[m_steps[m_at].visit]) ++m_at;
+  while (!m_lockstep && m_at < m_steps.size() && m_failed[m_steps[m_at].visit]) ++m_at;
   if (m_at == m_steps.size()) return std::nullopt;
   return m_steps[m_at++];
 }

@@ -31,7 +31,12 @@ class Tuning {
  public:
   static constexpr int k_repetitions = 3;
 
-  explicit Tuning(std::unique_ptr<Selector> selector) : m_selector(std::move(selector)) { load(); }
+  /// `lockstep`: the steps of a failed visit are handed out too (and their turn passes unused), so
+  /// that the batches of ranks that take a step a launch fill in the same launch.
+  explicit Tuning(std::unique_ptr<Selector> selector, bool lockstep = false)
+      : m_selector(std::move(selector)), m_lockstep(lockstep) {
+    load();
+  }
 
   /// True when there is nothing more to visit: `decision()` holds.
   [[nodiscard]] bool decided() const noexcept { return m_visits.empty(); }
@@ -43,8 +48,12 @@ class Tuning {
     return std::span(m_block).subspan(m_first[visit], m_visits[visit].timed);
   }
 
-  /// The next step; nothing when the batch is full. A visit that failed has no further steps.
+  /// The next step; nothing when the batch is full. A visit that failed has no further steps,
+  /// except in lockstep.
   [[nodiscard]] std::optional<Step> next();
+  /// The step handed out last is handed out again.
+  void put_back() noexcept { --m_at; }
+  [[nodiscard]] bool failed(const Step& step) const noexcept { return m_failed[step.visit]; }
   /// A timed step's nanoseconds or retry code; for any step a failure: then the whole visit failed.
   void finish(const Step& step, std::int64_t sample);
 
@@ -66,6 +75,7 @@ class Tuning {
   [[nodiscard]] bool repeat_spoiled_samples();
 
   std::unique_ptr<Selector> m_selector;
+  bool m_lockstep;
   std::vector<Visit> m_batch;           ///< as the selector gave it
   std::vector<std::int64_t> m_samples;  ///< of m_batch, after reduction
   std::vector<std::size_t> m_place;     ///< block sample → m_samples, in a repetition

@@ -87,6 +87,9 @@ class Attempt {
   virtual void drop_results() noexcept = 0;
   /// Publishes the choice to the front's memory table; called before other callers of the key wake.
   virtual void decided(std::size_t candidate) = 0;
+  /// In a contextual call: the candidate that the kernel itself has chosen for this key already.
+  /// Where all ranks have the same one, nothing is tuned.
+  [[nodiscard]] virtual std::optional<std::size_t> held() { return std::nullopt; }
 
  protected:
   ~Attempt() = default;

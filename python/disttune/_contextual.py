@@ -1,0 +1,199 @@
+"""``contextual_autotune``: the decorator for functions with autotuned kernels inside."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import _core, _groups
+from ._contextual_call import ContextualCall
+from ._contextual_patch import enter, leave
+from ._groups import LOCAL, resolve_group
+
+__all__ = ["ContextualAutoTuner", "contextual_autotune"]
+
+_CACHES = ("cold", "hot")
+_TIMERS = ("auto", "device", "host")
+_OPTIONS = ("group", "cache", "strategy", "timer")
+_NAMES = ("is_dist", "n_repeat", "n_warmup", *_OPTIONS)
+
+
+def contextual_autotune(
+    is_dist: bool = False, n_repeat: int = 5, n_warmup: int = 3, **options: Any
+) -> Callable[[Callable[..., Any]], ContextualAutoTuner]:
+    """Tune the autotuned kernels inside a function, during complete runs of it.
+
+    A call runs the function again and again, and each launch of a ``triton.autotune`` kernel in it
+    takes one step of that kernel's tuning, with the arguments of that launch. When all kernels are
+    decided the function runs once more; that run's result is the call's. The choices lie in the
+    kernels' own caches, so later launches use them, inside such calls and outside. When there is
+    nothing to tune a call is one run.
+
+    Parameters
+    ----------
+    is_dist
+        Decide together with all ranks of the group: a candidate's time is that of its slowest rank.
+        All ranks make the call together and launch the same kernels in it.
+    n_repeat
+        Timed launches a candidate, at least 1.
+    n_warmup
+        Untimed launches a candidate before that.
+    **options
+        group : torch.distributed group or ProcessGroup
+            The ranks that decide together with ``is_dist=True``; the world by default.
+        cache : str
+            ``"cold"`` (the device's cache is flushed before each timed launch) or ``"hot"``.
+        strategy : str
+            ``"fixed"`` (every candidate, equal counts) or another of `disttune.strategies()`.
+        timer : str or callable
+            ``"auto"``, ``"device"``, ``"host"``, or a clock: a callable that returns nanoseconds
+            now; a sample is the difference of two readings.
+
+    Returns
+    -------
+    callable
+        The decorator, for functions, lambdas and methods.
+
+    Raises
+    ------
+    TypeError, ValueError
+        At decoration: an option that is unknown or cannot be right. At a call with
+        ``is_dist=True``: there is no group.
+    NestedContext
+        At a call inside, or beside, another contextual call.
+    NoValidConfig
+        At a call: no configuration of some kernel works.
+    """
+    checked = _checked(is_dist, n_repeat, n_warmup, options)
+
+    def decorate(fn: Callable[..., Any]) -> ContextualAutoTuner:
+        return ContextualAutoTuner(fn, checked)
+
+    return decorate
+
+
+def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]) -> dict[str, Any]:
+    if callable(is_dist):
+        raise TypeError(
+            "disttune: contextual_autotune takes options, then the function: write "
+            "@contextual_autotune()"
+        )
+    if not isinstance(is_dist, bool):
+        raise TypeError(f"disttune: contextual_autotune(is_dist={is_dist!r}): True or False")
+    for name in options:
+        if name not in _OPTIONS:
+            close = difflib.get_close_matches(name, _NAMES)
+            hint = " (did you mean " + " or ".join(map(repr, close)) + "?)" if close else ""
+            raise TypeError(
+                f"disttune: contextual_autotune() has no option {name!r}{hint}. "
+                f"Options: {', '.join(_NAMES)}"
+            )
+    group = options.get("group")
+    if group is not None and not is_dist:
+        raise ValueError(
+            "disttune: contextual_autotune(group=…) names the ranks that decide together: it needs "
+            "is_dist=True"
+        )
+    timer = options.get("timer") or "auto"
+    return {
+        "is_dist": is_dist,
+        "group": group,
+        "n_repeat": _count("n_repeat", n_repeat, 1),
+        "n_warmup": _count("n_warmup", n_warmup, 0),
+        "cache": _one_of("cache", options.get("cache") or "cold", _CACHES),
+        "strategy": _one_of("strategy", options["strategy"], tuple(_core.strategies()))
+        if options.get("strategy")
+        else "",
+        "timer": timer if callable(timer) else _one_of("timer", timer, _TIMERS),
+    }
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(
+            f"disttune: contextual_autotune({name}={value!r}): a whole number is wanted"
+        )
+    if not least <= value <= 65535:
+        raise ValueError(f"disttune: contextual_autotune({name}={value!r}): from {least} to 65535")
+    return value
+
+
+def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise (ValueError if isinstance(value, str) else TypeError)(
+            f"disttune: contextual_autotune({name}={value!r}): one of {', '.join(map(repr, known))}"
+        )
+    return value
+
+
+class ContextualAutoTuner:
+    """An outer function whose autotuned kernels are tuned during its calls.
+
+    Attributes
+    ----------
+    fn : callable
+        The function that was decorated.
+    """
+
+    def __init__(self, fn: Callable[..., Any], options: dict[str, Any]) -> None:
+        if isinstance(fn, (staticmethod, classmethod)):
+            raise TypeError(
+                f"disttune: contextual_autotune under @{type(fn).__name__}: put "
+                f"@{type(fn).__name__} above it"
+            )
+        if not callable(fn):
+            raise TypeError(f"disttune: contextual_autotune decorates functions, not {fn!r}")
+        if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
+            raise TypeError(
+                f"disttune: {fn!r} only starts its work when it is awaited or iterated; decorate "
+                "the function that does the work"
+            )
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self._name = str(
+            getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
+        )
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"<contextual_autotune of {self._name}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function; tune first what is not decided."""
+        call = ContextualCall(self._name, self._options, self._seat())
+        enter(call)
+        try:
+            try:
+                result = self.fn(*args, **kwargs)
+            except BaseException as error:
+                call.failed(error)
+                raise
+            return call.complete(lambda: self.fn(*args, **kwargs), result)
+        finally:
+            leave()
+            call.close()
+
+    def _seat(self) -> _core.ProcessGroup | None:
+        options = self._options
+        if not options["is_dist"]:
+            return None
+        group = options["group"]
+        if group is None and _groups._default is None and not _distributed_is_ready():
+            raise ValueError(
+                f"disttune: contextual call '{self._name}' has is_dist=True, but torch.distributed "
+                "is not initialised: call torch.distributed.init_process_group first, give group=, "
+                "or use is_dist=False"
+            )
+        return None if group is LOCAL else resolve_group(group)
+
+
+def _distributed_is_ready() -> bool:
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()

@@ -1,0 +1,256 @@
+"""What contextual tuning knows of Triton's autotuned kernels.
+
+Triton's versions and forks differ; what differs is found by looking at attributes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from . import _core
+
+__all__ = [
+    "all_arguments",
+    "answers_from_cache",
+    "described_config",
+    "described_key",
+    "generates_configs",
+    "hook_argument",
+    "kernel_module",
+    "kernel_name",
+    "launch_key",
+    "merged_arguments",
+    "pruned_configs",
+]
+
+
+def kernel_name(kernel: Any) -> str:
+    """Name the function at the bottom, through heuristics and other autotuners."""
+    return str(getattr(_function(kernel), "__name__", None) or type(kernel).__name__)
+
+
+def kernel_module(kernel: Any) -> str:
+    """Name the module of the function at the bottom."""
+    return str(getattr(_function(kernel), "__module__", None) or "")
+
+
+def _function(kernel: Any) -> Any:
+    found = getattr(kernel, "base_fn", None)
+    if found is not None:
+        return found
+    found = kernel
+    for _ in range(64):
+        if inspect.isfunction(found) or not hasattr(found, "fn"):
+            break
+        found = found.fn
+    return found
+
+
+def _named(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that are the kernel's own, in Triton's order."""
+    names = kernel.arg_names
+    named = dict(zip(names, args))
+    for name, value in kwargs.items():
+        if name in names:
+            named[name] = value
+    return named
+
+
+def launch_key(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Build the key of a launch as the kernel's class does.
+
+    Values of the key's names that this launch has, then the dtype of every argument that has one,
+    positional arguments first.
+    """
+    own = getattr(kernel, "generate_key_and_configs", None)
+    if own is not None:
+        with _nargs_kept(kernel):
+            return tuple(own(*args, **kwargs))
+    named = _named(kernel, args, kwargs)
+    keys = kernel.keys
+    if isinstance(keys, Mapping):  # axis to parameter
+        keys = keys.values()
+    key = [named[name] for name in keys if name in named]
+    for value in named.values():
+        if hasattr(value, "dtype"):
+            key.append(str(value.dtype))
+    return tuple(key)
+
+
+def generates_configs(kernel: Any) -> bool:
+    """Whether the configurations depend on the key, so that ``kernel.configs`` says nothing yet."""
+    return hasattr(kernel, "generate_key_and_configs") or isinstance(kernel.keys, Mapping)
+
+
+@contextlib.contextmanager
+def _nargs_kept(kernel: Any) -> Iterator[None]:
+    """Put ``kernel.nargs`` back: it keeps the arguments alive, and belongs to Triton's own run."""
+    had = "nargs" in vars(kernel)
+    before = vars(kernel).get("nargs")
+    try:
+        yield
+    finally:
+        if had:
+            kernel.nargs = before
+        else:
+            vars(kernel).pop("nargs", None)
+
+
+def pruned_configs(
+    kernel: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    """Return the configurations for this launch, pruned by the kernel's own functions.
+
+    Raises
+    ------
+    NoValidConfig
+        None is left.
+    """
+    with _nargs_kept(kernel):
+        try:
+            if isinstance(kernel.keys, Mapping) and not hasattr(kernel, "generate_key_and_configs"):
+                found = _generated_by_run(kernel, original, args, kwargs)
+            else:
+                kernel.nargs = dict(zip(kernel.arg_names, args))
+                found = _prune(kernel, kwargs)
+        except Exception as error:
+            if type(error).__name__ != "AutotunerError":
+                raise
+            found = []
+    if not found:
+        pruned = "".join(f"\n  {config}: pruned" for config in kernel.configs)
+        raise _core.NoValidConfig(
+            f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning left "
+            f"none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
+        )
+    return list(found)
+
+
+def _prune(kernel: Any, kwargs: dict[str, Any]) -> list[Any]:
+    prune = kernel.prune_configs
+    try:
+        names = list(inspect.signature(prune).parameters)
+    except (TypeError, ValueError):
+        names = ["kwargs"]
+    # Some give the positional arguments along instead of setting them on the kernel.
+    if "nargs" in names:
+        return list(prune(kwargs, kernel.nargs))
+    return list(prune(kwargs))
+
+
+class _Generated(BaseException):
+    """Ends a tuner's own ``run`` where it would begin to measure."""
+
+    def __init__(self, configs: list[Any]) -> None:
+        super().__init__()
+        self.configs = configs
+
+
+def _generated_by_run(
+    kernel: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    """Let a tuner whose ``run`` makes the configurations of a new key do so, and stop it there."""
+    prune = kernel.prune_configs
+
+    def stop(*prune_args: Any, **prune_kwargs: Any) -> Any:
+        raise _Generated(list(prune(*prune_args, **prune_kwargs)))
+
+    kernel.prune_configs = stop
+    try:
+        original(kernel, *args, **kwargs)
+    except _Generated as generated:
+        return generated.configs
+    finally:
+        del kernel.prune_configs
+    raise _core.Error(
+        f"disttune: kernel '{kernel_name(kernel)}' ({type(kernel).__qualname__}) did not prune its "
+        "configurations where a new key was met; it cannot be tuned in a contextual call"
+    )
+
+
+def described_config(config: Any) -> dict[str, Any]:
+    """Describe a configuration by all that it holds, also what forks of Triton add to it."""
+    entry = dict(config.all_kwargs())
+    for name, value in sorted(vars(config).items()):
+        if name != "kwargs" and not name.startswith("_") and value is not None:
+            entry.setdefault(name, value)
+    return {name: _describable(value, True) for name, value in entry.items()}
+
+
+def described_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Describe a key for messages and for the comparison between ranks."""
+    return tuple(_describable(value, False) for value in key)
+
+
+def _describable(value: Any, entry: bool) -> Any:
+    """Return a value that has a canonical text; who a constant function or object is, by name."""
+    try:
+        return _core.describe(value, entry)
+    except TypeError:
+        kind = type(value)
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+        fields = [("", f"{getattr(value, '__module__', '')}.{name}")] if name else []
+        return _core.Value.named(
+            "object", [("", f"{kind.__module__}.{kind.__qualname__}"), *fields]
+        )
+
+
+def merged_arguments(
+    kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tuned: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Put tuned values into a launch's arguments; they win over what the launch site passes.
+
+    What was passed by position stays so.
+    """
+    names = kernel.arg_names
+    merged = {**kwargs, **tuned}
+    if len(args) > 0:
+        for name in tuned:
+            if name in names:
+                place = names.index(name)
+                if place < len(args):
+                    args = (*args[:place], merged.pop(name), *args[place + 1 :])
+    return args, merged
+
+
+def all_arguments(
+    kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tuned: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what Triton gives to hooks: all arguments by name."""
+    return {**dict(zip(kernel.arg_names, args)), **kwargs, **tuned}
+
+
+def hook_argument(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Return what the kernel's own hooks take: names and values, in old Tritons the positional."""
+    return args if hasattr(kernel, "reset_idx") else named
+
+
+def answers_from_cache(kernel: Any, key: tuple[Any, ...]) -> Any:
+    """Return the configuration that the kernel itself has for a key, or None.
+
+    Raises
+    ------
+    TypeError
+        The key cannot be hashed; Triton could not look it up either.
+    """
+    try:
+        return kernel.cache.get(key)
+    except TypeError:
+        names = kernel.keys.values() if isinstance(kernel.keys, Mapping) else kernel.keys
+        kinds = ", ".join(type(value).__qualname__ for value in key)
+        raise TypeError(
+            f"disttune: kernel '{kernel_name(kernel)}': the values of its key "
+            f"{list(names)!r} cannot be hashed (their types: {kinds}); name arguments that are "
+            "numbers, strings or dtypes"
+        ) from None
+
+
+def active_listener() -> Callable[..., Any] | None:
+    """Return Triton's listener for tunings, where this version has one and it is set."""
+    knobs = sys.modules.get("triton.knobs")
+    listener = getattr(getattr(knobs, "autotuning", None), "listener", None)
+    return listener if callable(listener) else None
