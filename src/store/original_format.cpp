@@ -74,8 +74,9 @@ Value read_object(JsonCursor& cursor) {
   if (fields.size() != 1) return plain;
   if (attributes)
     return named_or([&] { return Value::named("triton.Config", *attributes); }, plain);
-  const auto& [tag, content] = fields.front();
-  if (tag != "__torch_dtype__" || content.kind() != Value::Kind::string) return plain;
+  const Value& content = fields.front().second;
+  if (fields.front().first != "__torch_dtype__" || content.kind() != Value::Kind::string)
+    return plain;
   return named_or([&] { return Value::named(content.as<std::string>()); }, plain);
 }
 
