@@ -29,6 +29,9 @@ _MODULES = {
     "triton_dist.autotuner": "disttune._triton_dist_autotuner",
 }
 
+#: Tells workers which program they belong to.
+_PROGRAM = "DISTTUNE_TAKEOVER_PROGRAM"
+
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers for the two modules, and for nothing else."""
@@ -77,9 +80,11 @@ def _run(program: str) -> None:
     """Run a program in this module's own namespace, which is ``__main__``.
 
     A worker of ``multiprocessing`` imports the main module anew, by the name in its ``__spec__``,
-    and so comes through here again: as ``__mp_main__``, with the program's own ``sys.argv``.
+    and so comes through here again, as ``__mp_main__``. It learns from the environment which
+    program is meant.
     """
     namespace = globals()
+    sys.argv[0] = program
     with open(program, "rb") as file:
         code = compile(file.read(), program, "exec")
     for name in [name for name in namespace if not name.startswith("__")]:
@@ -99,7 +104,8 @@ def _main(argv: list[str]) -> None:
         runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     else:
         del argv[0]
-        sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
+        os.environ[_PROGRAM] = os.path.abspath(argv[0])
+        sys.path[0] = os.path.dirname(os.environ[_PROGRAM])
         _run(argv[0])
 
 
@@ -109,6 +115,6 @@ if __name__ in ("__main__", "__mp_main__"):
     if __name__ == "__main__":
         _main(sys.argv)
     else:
-        _run(sys.argv[0])
+        _run(os.environ[_PROGRAM])
 else:
     install()

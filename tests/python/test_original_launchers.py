@@ -217,20 +217,20 @@ def test_split_k_none_in_the_key_and_a_changed_num_stages(ledger, clock):
         timer=clock,
     )  # fmt: skip
     def matmul_split_k(a, b, split_k=1, algo="atomic", config=None):
-        stages = config.num_stages
-        assert stages in (2, 3)
-        config.num_stages = 1
-        ledger.run((config.kwargs["BLOCK_M"], stages), config.kwargs["BLOCK_M"] + stages)
-        return config.kwargs["BLOCK_M"], stages
+        block, config.num_stages = config.kwargs["BLOCK_M"], 1
+        ledger.run(block, block)
+        return block
 
     a, b = matrices()
-    assert matmul_split_k(a, b) == (32, 2)
-    assert len(ledger.runs) == 4  # equal but for num_stages: two candidates (S3)
-    assert matmul_split_k(a, b, 4) == (32, 2)  # by position: the key does not see it
+    assert matmul_split_k(a, b) == 32
+    # Equal but for num_stages: four candidates, not two (S3).
+    assert ledger.runs == {32: 2 * RUNS + 1, 64: 2 * RUNS}
+    assert matmul_split_k(a, b, 4) == 32  # by position: the key does not see it
     assert ledger.total == 4 * RUNS + 2
-    assert matmul_split_k(a, b, split_k=4) == (32, 2)
+    assert matmul_split_k(a, b, split_k=4) == 32
     assert ledger.total == 2 * (4 * RUNS + 1) + 1
     assert [entry["config"].num_stages for entry in space] == [2, 3, 2, 3]
+    assert [e["config"].num_stages for e in matmul_split_k.best_configs.values()] == [2, 2]
 
 
 def test_reverse_all2all_forty_plain_entries_and_a_version_in_the_key(ledger, clock):
