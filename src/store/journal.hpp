@@ -54,8 +54,8 @@ class Journal {
   Journal& operator=(const Journal&) = delete;
 
   void begin(const Value& candidate) noexcept;  ///< on disk (written, not fsynced) when it returns
-  /// `samples_ns`: of this visit; those of several visits in one journal add up, until a status
-  /// that is not `ok` discards them.
+  /// `samples_ns`: all of the candidate's that are worth resuming; a later note on the candidate
+  /// replaces an earlier one.
   void end(const Value& candidate, Status status, std::string_view reason,
            std::span<const std::int64_t> samples_ns) noexcept;
   /// The candidate at hand was interrupted (Ctrl-C): not a crash.

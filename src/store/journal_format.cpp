@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "core/text.hpp"
@@ -73,7 +71,6 @@ class Fold {
     m_out.process = line.process;
     m_out.key = line.key;
     m_policy_equal = line.policy == m_policy.text();
-    m_earlier = m_out.measured.size();
   }
 
   void note(const Line& line) {
@@ -96,29 +93,13 @@ class Fold {
     if (m_out.begun && m_out.begun->candidate == candidate) m_out.begun.reset();
     m_out.ended.push_back(candidate);
     if (!m_policy_equal) return;
-    auto there = std::ranges::find(m_out.measured, candidate, &Remains::Measured::candidate);
-    if (there == m_out.measured.end()) {
-      m_out.measured.push_back({candidate, Status::ok, {}, {}});
-      there = std::prev(m_out.measured.end());
-    }
-    there->status = *status;
-    there->reason = line.reason;
-    // Measured before the last header, by an earlier tuning of the same process: replaced.
-    const auto position = static_cast<std::size_t>(there - m_out.measured.begin());
-    if (position < m_earlier) {
-      there->samples_ns.clear();
-      std::rotate(there, there + 1, m_out.measured.end());
-      there = std::prev(m_out.measured.end());
-      --m_earlier;
-    }
-    if (*status != Status::ok) there->samples_ns.clear();
-    there->samples_ns.insert(there->samples_ns.end(), line.samples_ns.begin(),
-                             line.samples_ns.end());
+    std::erase_if(m_out.measured,
+                  [&](const Remains::Measured& m) { return m.candidate == candidate; });
+    m_out.measured.push_back({candidate, *status, line.reason, line.samples_ns});
   }
 
   const Value& m_policy;
   bool m_policy_equal = false;
-  std::size_t m_earlier = 0;  ///< so many of `measured` come from before the last header
   JournalContent m_out;
 };
 
