@@ -1,0 +1,584 @@
+// Contextual tuning: kernels decided during runs of an outer function. Time is a script.
+#include "disttune/contextual.hpp"
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "disttune/testing/ranks.hpp"
+#include "session/rig.hpp"
+
+namespace disttune::test {
+namespace {
+
+Space<Tile> tiles(std::initializer_list<int> blocks) {
+  std::vector<Tile> out;
+  for (const int b : blocks) out.push_back({.block = b});
+  return Space<Tile>(out);
+}
+
+/// Kernels that take a script's time, and whose launches are noted by kernel and block.
+class Contextual : public Session {
+ protected:
+  auto kernel(const std::string& name, const Space<Tile>& space) {
+    return tuned_kernel(
+        name, space, [](int n) { return n; },
+        [this, name](const Tile& t, int n) { launch(name, t.block, n); });
+  }
+  void launch(const std::string& name, int block, int n) {
+    launches[name].emplace_back(block, n);
+    if (on_launch) on_launch(name, block, n);
+    clock.advance(std::chrono::nanoseconds(time(name, block)));
+  }
+  [[nodiscard]] std::size_t launches_of(const std::string& name, int block) const {
+    const auto found = launches.find(name);
+    if (found == launches.end()) return 0;
+    return static_cast<std::size_t>(
+        std::ranges::count_if(found->second, [&](const auto& l) { return l.first == block; }));
+  }
+  [[nodiscard]] ContextualOptions options(int n_warmup = 3, int n_repeat = 5) {
+    return {.n_warmup = n_warmup, .n_repeat = n_repeat, .cache = "hot", .clock = clock.reader()};
+  }
+  [[nodiscard]] std::string log(int rank = 0) const {
+    std::ifstream file(root / "context" / ("rank-" + std::to_string(rank) + ".log"));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::map<std::string, std::vector<std::pair<int, int>>> launches;
+  std::function<std::int64_t(const std::string&, int)> time = [](const std::string&, int block) {
+    return 1000 * block;
+  };
+  std::function<void(const std::string&, int, int)> on_launch;
+};
+
+TEST_F(Contextual, OneKernelTakesExactlyItsStepsAndOneRunMore) {
+  const auto k = kernel("k", tiles({4, 2, 8}));
+  int passes = 0;
+  const auto step = contextual("step", options(2, 3), [&](int n) {
+    ++passes;
+    k(n);
+    return passes;
+  });
+  EXPECT_EQ(step(7), 3 * (2 + 3) + 1);
+  EXPECT_EQ(passes, 16);
+  EXPECT_EQ(launches_of("k", 4), 5u);
+  EXPECT_EQ(launches_of("k", 8), 5u);
+  EXPECT_EQ(launches_of("k", 2), 6u);
+  EXPECT_EQ(launches["k"].back().first, 2);
+}
+
+TEST_F(Contextual, WhatIsDecidedTakesOnePassAndStaysDecidedOutside) {
+  const auto k = kernel("k", tiles({4, 2}));
+  int passes = 0;
+  const auto step = contextual("step", options(), [&](int n) {
+    ++passes;
+    k(n);
+  });
+  step(1);
+  passes = 0;
+  launches.clear();
+  step(1);
+  EXPECT_EQ(passes, 1);
+  EXPECT_EQ(launches["k"], (std::vector<std::pair<int, int>>{{2, 1}}));
+  k(1);
+  EXPECT_EQ(launches["k"].back().first, 2);
+  EXPECT_EQ(launches["k"].size(), 2u);
+}
+
+TEST_F(Contextual, TheCallsResultIsThatOfTheRunWithTheWinners) {
+  const auto k = tuned_kernel(
+      "k", tiles({4, 2}), [](int n) { return n; },
+      [&](const Tile& t, int) {
+        launch("k", t.block, 0);
+        return t.block;
+      });
+  const auto step = contextual("step", options(), [&](int n) { return k(n) * 10; });
+  EXPECT_EQ(step(1), 20);
+}
+
+TEST_F(Contextual, KernelsAdvanceTogetherAndADecidedOneRunsItsWinner) {
+  const auto a = kernel("a", tiles({1, 2}));
+  const auto b = kernel("b", tiles({4, 2, 3}));
+  int passes = 0;
+  const auto step = contextual("step", options(1, 1), [&] {
+    ++passes;
+    a(1);
+    b(1);
+  });
+  step();
+  EXPECT_EQ(passes, 3 * 2 + 1);
+  EXPECT_EQ(launches_of("a", 2), 2u);
+  EXPECT_EQ(launches_of("a", 1), 5u);
+  EXPECT_EQ(launches_of("b", 2), 3u);
+}
+
+TEST_F(Contextual, TwoKeysInOnePassAreTwoContextsWithTheirOwnArguments) {
+  time = [](const std::string&, int block) { return block; };
+  const auto k = tuned_kernel(
+      "k", tiles({4, 2}), [](int n) { return n; },
+      [&](const Tile& t, int n) {
+        launches["k"].emplace_back(t.block, n);
+        clock.advance(std::chrono::nanoseconds(n == 1 ? 100 * t.block : 1000 / t.block));
+      });
+  const auto step = contextual("step", options(1, 2), [&] {
+    k(1);
+    k(2);
+  });
+  step();
+  const auto& all = launches["k"];
+  EXPECT_EQ(all.size(), 2u * (2 * 3 + 1));
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].second, i % 2 == 0 ? 1 : 2);
+  launches.clear();
+  step();
+  EXPECT_EQ(launches["k"], (std::vector<std::pair<int, int>>{{2, 1}, {4, 2}}));
+}
+
+TEST_F(Contextual, SeveralLaunchesInAPassTakeSeveralSteps) {
+  const auto k = kernel("k", tiles({4, 2}));
+  int passes = 0;
+  const auto step = contextual("step", options(1, 2), [&] {
+    ++passes;
+    for (int i = 0; i < 3; ++i) k(1);
+  });
+  step();
+  EXPECT_EQ(passes, 2 + 1);
+  EXPECT_EQ(launches["k"].size(), 9u);
+}
+
+TEST_F(Contextual, ManyLaunchesInAPassAreMeasuredInSeveralPasses) {
+  const auto k = kernel("k", tiles({4, 2}));
+  int passes = 0;
+  const auto step = contextual("step", options(0, 50), [&] {
+    ++passes;
+    for (int i = 0; i < 200; ++i) k(1);
+  });
+  step();
+  EXPECT_EQ(passes, 3);
+  EXPECT_EQ(launches["k"].back().first, 2);
+}
+
+TEST_F(Contextual, AFailingCandidateGivesWayWithinTheSameLaunch) {
+  for (const int failing : {4, 2, 1}) {
+    launches.clear();
+    const auto k = kernel("k" + std::to_string(failing), tiles({4, 2, 1}));
+    on_launch = [&](const std::string&, int block, int) {
+      if (block == failing) throw std::runtime_error("no room");
+    };
+    int passes = 0;
+    const auto step = contextual("step", options(1, 1), [&] {
+      ++passes;
+      k(1);
+    });
+    step();
+    // The last one leaves a launch without a step.
+    EXPECT_EQ(passes, 2 * 2 + 1 + (failing == 1)) << failing;
+    EXPECT_EQ(launches_of("k" + std::to_string(failing), failing), 1u);
+    EXPECT_EQ(launches["k" + std::to_string(failing)].back().first, failing == 1 ? 2 : 1);
+  }
+  EXPECT_NE(log().find("no room"), std::string::npos);
+}
+
+TEST_F(Contextual, WhereNothingWorksTheErrorNamesTheKernelAndEveryReason) {
+  const auto k = kernel("gemm", tiles({4, 2}));
+  on_launch = [](const std::string&, int block, int) {
+    throw std::runtime_error("bad " + std::to_string(block));
+  };
+  const auto step = contextual("step", options(), [&] { k(1); });
+  for (int twice = 0; twice < 2; ++twice) {
+    try {
+      step();
+      FAIL();
+    } catch (const NoValidConfig& e) {
+      EXPECT_NE(std::string(e.what()).find("gemm"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("bad 4"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("bad 2"), std::string::npos) << e.what();
+    }
+  }
+  on_launch = {};
+  step();
+  EXPECT_EQ(launches["gemm"].back().first, 2);
+}
+
+TEST_F(Contextual, AnExceptionOfTheOuterFunctionEndsTheCallInAnyPass) {
+  const auto count_of = [&](int raise_in) {
+    launches.clear();
+    const auto k = kernel("k", tiles({4, 2}));
+    int passes = 0;
+    bool raise = true;
+    const auto step = contextual("step", options(1, 2), [&] {
+      ++passes;
+      k(1);
+      if (raise && passes == raise_in) throw std::domain_error("the caller's own");
+    });
+    EXPECT_THROW(step(), std::domain_error);
+    EXPECT_EQ(detail::current_pass, nullptr);
+    EXPECT_EQ(passes, raise_in);
+    raise = false;
+    passes = 0;
+    step();
+    return passes;
+  };
+  for (int pass = 1; pass <= 6; ++pass) EXPECT_EQ(count_of(pass), 2 * 3 + 1) << pass;
+  EXPECT_EQ(count_of(7), 1);  // the winner had been decided
+}
+
+TEST_F(Contextual, ACallInsideACallIsRefusedAndNamesBoth) {
+  const auto k = kernel("k", tiles({4, 2}));
+  const auto inner = contextual("inner call", options(), [&] { k(1); });
+  const auto outer = contextual("outer call", options(), [&] { inner(); });
+  try {
+    outer();
+    FAIL();
+  } catch (const NestedContext& e) {
+    EXPECT_NE(std::string(e.what()).find("inner call"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("outer call"), std::string::npos);
+  }
+  inner();
+  EXPECT_EQ(launches["k"].back().first, 2);
+}
+
+TEST_F(Contextual, AKernelThatIsNotReachedAnyMoreEndsUndecided) {
+  const auto a = kernel("a", tiles({1, 2}));
+  const auto b = kernel("b", tiles({4, 2}));
+  int passes = 0;
+  const auto step = contextual("step", options(2, 2), [&] {
+    if (passes++ == 0) b(1);
+    a(1);
+  });
+  step();
+  EXPECT_EQ(passes, 2 * 4 + 1);
+  EXPECT_EQ(launches["b"].size(), 1u);
+  passes = 0;
+  step();
+  EXPECT_LE(passes, 6);  // a is decided; b is met once more and given up
+}
+
+TEST_F(Contextual, AKernelThatLaunchesAnotherWaitsForIt) {
+  const auto inner = kernel("inner", tiles({4, 2, 8}));
+  const auto outer = tuned_kernel(
+      "outer", tiles({3, 1}), [](int n) { return n; },
+      [&](const Tile& t, int n) {
+        inner(n);
+        launch("outer", t.block, n);
+      });
+  int passes = 0;
+  const auto step = contextual("step", options(1, 2), [&] {
+    ++passes;
+    outer(1);
+  });
+  step();
+  EXPECT_EQ(launches["inner"].back().first, 2);
+  EXPECT_EQ(launches["outer"].back().first, 1);
+  EXPECT_LE(passes, 3 * 3 + 2 * 3 + 1);
+}
+
+TEST_F(Contextual, BadTimesAreTakenAgain) {
+  auto device_clock = std::make_shared<testing::ScriptedClock>();
+  auto device = std::make_shared<testing::ScriptedDevice>(device_clock);
+  const auto k = tuned_kernel(
+                     "k", tiles({4, 2}), [](int n) { return n; },
+                     [&](const Tile& t, int) {
+                       launches["k"].emplace_back(t.block, 0);
+                       device->launch(std::chrono::microseconds(t.block));
+                     })
+                     .on([&](int) {
+                       return Stream{device, nullptr};
+                     });
+  int passes = 0;
+  const auto step = contextual("step", {.n_warmup = 1, .n_repeat = 2}, [&] {
+    ++passes;
+    k(1);
+  });
+  device->give_samples({-5, 0});
+  step();
+  EXPECT_GT(passes, 2 * 3 + 1);
+  EXPECT_EQ(launches["k"].back().first, 2);
+  EXPECT_EQ(device->open_timers(), 0u);
+  EXPECT_FALSE(device->held());
+}
+
+TEST_F(Contextual, TimedLaunchesAreColdAndGated) {
+  auto device_clock = std::make_shared<testing::ScriptedClock>();
+  auto device = std::make_shared<testing::ScriptedDevice>(device_clock);
+  const auto k = tuned_kernel(
+                     "k", tiles({2, 1}), [](int n) { return n; },
+                     [&](const Tile& t, int) {
+                       device->launch(std::chrono::microseconds(t.block),
+                                      std::chrono::microseconds(30 / t.block));
+                     })
+                     .on([&](int) {
+                       return Stream{device, nullptr};
+                     });
+  const auto step = contextual("step", {.n_warmup = 0, .n_repeat = 1}, [&] {
+    device->launch(std::chrono::microseconds(7));
+    k(1);
+  });
+  step();
+  const auto count = [&](std::string_view what) {
+    const auto log = device->log();
+    return std::ranges::count_if(log, [&](const auto& l) { return l.starts_with(what); });
+  };
+  EXPECT_EQ(count("flush"), 2);
+  EXPECT_EQ(count("hold"), 2);
+  EXPECT_EQ(count("release"), 2);
+  // By device time block 1 wins, though its launches take the host longer.
+  device->clear_log();
+  k(1);
+  EXPECT_EQ(count("launch"), 1);
+}
+
+TEST_F(Contextual, ModeOffRunsEntryZeroAndTunesNothing) {
+  set("MODE", "off");
+  const auto k = kernel("k", tiles({4, 2}));
+  int passes = 0;
+  const auto step = contextual("step", options(), [&] {
+    ++passes;
+    k(1);
+  });
+  step();
+  EXPECT_EQ(passes, 1);
+  EXPECT_EQ(launches["k"], (std::vector<std::pair<int, int>>{{4, 1}}));
+  unset("MODE");
+  step();
+  EXPECT_EQ(launches["k"].back().first, 2);
+}
+
+TEST_F(Contextual, ModeStrictNamesTheKernel) {
+  set("MODE", "strict");
+  const auto k = kernel("k7", tiles({4, 2}));
+  const auto step = contextual("step", options(), [&] { k(1); });
+  try {
+    step();
+    FAIL();
+  } catch (const NotTuned& e) {
+    EXPECT_NE(std::string(e.what()).find("k7"), std::string::npos);
+  }
+}
+
+TEST_F(Contextual, CountsAreCheckedWhenTheCallIsMade) {
+  const auto nothing = [] {};
+  EXPECT_THROW(std::ignore = contextual("s", {.n_repeat = 0}, nothing), std::invalid_argument);
+  EXPECT_THROW(std::ignore = contextual("s", {.n_warmup = -1}, nothing), std::invalid_argument);
+  EXPECT_THROW(std::ignore = contextual("s", {.cache = "warm"}, nothing), std::invalid_argument);
+}
+
+TEST_F(Contextual, AFolderThatCannotBeWrittenCostsTheLogOnly) {
+  std::ofstream(root / "file") << "x";
+  set("CONTEXT_LOGS", (root / "file" / "below").string());
+  const auto k = kernel("k", tiles({4, 2}));
+  const auto step = contextual("step", options(), [&] { k(1); });
+  step();
+  EXPECT_EQ(launches["k"].back().first, 2);
+}
+
+TEST_F(Contextual, TheLogHasOneLineAStepAndIsAppended) {
+  const auto k = kernel("k", tiles({4, 2}));
+  const auto step = contextual("step", options(1, 2), [&](int n) { k(n); });
+  step(1);
+  const auto lines = [&] { return std::ranges::count(log(), '\n'); };
+  EXPECT_EQ(lines(), 2 * 3 + 1);
+  step(2);
+  EXPECT_EQ(lines(), 2 * (2 * 3 + 1));
+  EXPECT_NE(log().find("decided: candidate 1"), std::string::npos);
+}
+
+TEST_F(Contextual, S1AnotherKeyIsTunedForItself) {
+  const auto k = tuned_kernel(
+      "k", tiles({4, 2}), [](int n, std::string dtype) { return std::tuple(n, dtype); },
+      [&](const Tile& t, int n, const std::string& dtype) {
+        launches[dtype].emplace_back(t.block, n);
+        clock.advance(std::chrono::nanoseconds(dtype == "fp16" ? t.block : 100 - t.block));
+      });
+  const auto step = contextual("step", options(), [&](const std::string& d) { k(1, d); });
+  step("fp16");
+  step("fp32");
+  EXPECT_EQ(launches["fp16"].back().first, 2);
+  EXPECT_EQ(launches["fp32"].back().first, 4);
+}
+
+TEST_F(Contextual, S61TheOrderOfCandidatesDoesNotDecide) {
+  for (const auto& order : {std::array{4, 2, 8}, std::array{8, 2, 4}}) {
+    const auto k = kernel("k", Space<Tile>({{order[0]}, {order[1]}, {order[2]}}));
+    const auto step = contextual("step", options(), [&] { k(1); });
+    step();
+    EXPECT_EQ(launches["k"].back().first, 2);
+  }
+}
+
+// ---- ranks as threads ------------------------------------------------------------------------
+
+/// Every rank has a clock, kernels and launches of its own.
+class ContextualRanks : public Session {
+ protected:
+  static constexpr int k_ranks = 2;
+  struct Rank {
+    testing::ScriptedClock clock;
+    std::map<std::string, std::vector<int>> launches;
+    int passes = 0;
+  };
+  Rank& at(int r) { return ranks[static_cast<std::size_t>(r)]; }
+
+  auto kernel(int r, const std::string& name, const Space<Tile>& space) {
+    return tuned_kernel(
+        name, space, [](int n) { return n; },
+        [this, r, name](const Tile& t, int) {
+          at(r).launches[name].push_back(t.block);
+          if (fails && fails(r, name, t.block)) throw std::runtime_error("fails here");
+          at(r).clock.advance(std::chrono::nanoseconds(cost(r, name, t.block)));
+        });
+  }
+  ContextualOptions options(ProcessGroup& g, int n_warmup = 2, int n_repeat = 3) {
+    return {.n_warmup = n_warmup,
+            .n_repeat = n_repeat,
+            .group = &g,
+            .cache = "hot",
+            .clock = at(g.rank()).clock.reader()};
+  }
+
+  std::array<Rank, k_ranks> ranks;
+  testing::Ranks group{k_ranks};
+  std::function<std::int64_t(int, const std::string&, int)> cost =
+      [](int, const std::string&, int block) { return 1000 * block; };
+  std::function<bool(int, const std::string&, int)> fails;
+};
+
+TEST_F(ContextualRanks, TheSlowestRankDecides) {
+  // Rank 0 alone would take 1, rank 1 alone 4; the maximum is least for 2.
+  cost = [](int r, const std::string&, int block) { return r == 0 ? block * 100 : 500 / block; };
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2, 4}));
+    const auto step = contextual("step", options(g), [&] {
+      ++at(g.rank()).passes;
+      k(1);
+    });
+    step();
+  });
+  for (int r = 0; r < k_ranks; ++r) {
+    EXPECT_EQ(testing::what(errors[static_cast<std::size_t>(r)]), "");
+    EXPECT_EQ(at(r).launches["k"].back(), 2);
+    EXPECT_LE(at(r).passes, 1 + 3 * 5 + 1);
+  }
+  EXPECT_EQ(at(0).passes, at(1).passes);
+}
+
+TEST_F(ContextualRanks, ACandidateThatFailsOnOneRankIsLaunchedNoMoreAnywhere) {
+  for (const int failing : {1, 2, 4}) {
+    for (auto& rank : ranks) rank.launches.clear();
+    fails = [&](int r, const std::string&, int block) { return r == 1 && block == failing; };
+    const auto errors = group.run([&](ProcessGroup& g) {
+      const auto k = kernel(g.rank(), "k" + std::to_string(failing), tiles({1, 2, 4}));
+      const auto step = contextual("step", options(g), [&] { k(1); });
+      step();
+    });
+    for (int r = 0; r < k_ranks; ++r) {
+      EXPECT_EQ(testing::what(errors[static_cast<std::size_t>(r)]), "");
+      const auto& mine = at(r).launches["k" + std::to_string(failing)];
+      EXPECT_EQ(mine.back(), failing == 1 ? 2 : 1);
+      EXPECT_LE(std::ranges::count(mine, failing), 1) << "rank " << r;
+    }
+  }
+}
+
+TEST_F(ContextualRanks, AFailureInATimedRunEndsTheCandidateAndKeepsTheRanksTogether) {
+  std::array<std::atomic<int>, k_ranks> of_one{};
+  fails = [&](int r, const std::string&, int block) {
+    return block == 1 && ++of_one[static_cast<std::size_t>(r)] == 4 && r == 0;
+  };
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({2, 1, 4}));
+    const auto step = contextual("step", options(g), [&] {
+      ++at(g.rank()).passes;
+      k(1);
+    });
+    step();
+  });
+  for (int r = 0; r < k_ranks; ++r) {
+    EXPECT_EQ(testing::what(errors[static_cast<std::size_t>(r)]), "");
+    EXPECT_EQ(at(r).launches["k"].back(), 2);
+  }
+  EXPECT_EQ(at(0).passes, at(1).passes);
+}
+
+TEST_F(ContextualRanks, DifferentLaunchesAreTheSameErrorEverywhere) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] {
+      k(1);
+      if (g.rank() == 1 && ++at(1).passes == 3) k(1);
+    });
+    step();
+  });
+  EXPECT_NE(testing::what(errors[0]).find("launches"), std::string::npos);
+  EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+}
+
+TEST_F(ContextualRanks, DifferentKernelsAreTheSameErrorEverywhere) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), g.rank() == 0 ? "gemm" : "norm", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] { k(1); });
+    step();
+  });
+  EXPECT_NE(testing::what(errors[0]).find("gemm"), std::string::npos);
+  EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+}
+
+TEST_F(ContextualRanks, AnExceptionOnOneRankReachesTheOthersAndWarmCallsGoOn) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto warm = kernel(g.rank(), "warm", tiles({1, 2}));
+    const auto steady = contextual("steady", options(g), [&] { warm(1); });
+    steady();
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] {
+      k(1);
+      if (g.rank() == 0 && ++at(0).passes == 3) throw std::domain_error("the caller's own");
+    });
+    if (g.rank() == 0)
+      EXPECT_THROW(step(), std::domain_error);
+    else
+      EXPECT_THROW(step(), PeerFailed);
+    steady();
+    EXPECT_THROW(step(), PeerFailed);  // the group is closed for what is cold
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+TEST_F(ContextualRanks, S40TwoKernelsWithNoisyClocksAreDecidedAlike) {
+  std::array<std::atomic<unsigned>, k_ranks> noise{1u, 77u};
+  cost = [&](int r, const std::string&, int block) {
+    auto& state = noise[static_cast<std::size_t>(r)];
+    state = state * 1664525u + 1013904223u;
+    return 1000 + block + static_cast<std::int64_t>(state % 300);
+  };
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto a = kernel(g.rank(), "a", tiles({1, 2, 3}));
+    const auto b = kernel(g.rank(), "b", tiles({1, 2, 3, 4}));
+    const auto step = contextual("step", options(g), [&] {
+      ++at(g.rank()).passes;
+      a(1);
+      b(1);
+    });
+    step();
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  EXPECT_EQ(at(0).launches["a"].back(), at(1).launches["a"].back());
+  EXPECT_EQ(at(0).launches["b"].back(), at(1).launches["b"].back());
+  EXPECT_EQ(at(0).passes, at(1).passes);
+  EXPECT_EQ(group.reductions(0), group.reductions(1));
+}
+
+TEST_F(ContextualRanks, ASteadyCallReducesNothing) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] { k(1); });
+    step();
+    const auto before = group.reductions(g.rank());
+    step();
+    step();
+    EXPECT_EQ(group.reductions(g.rank()), before);
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+}  // namespace
+}  // namespace disttune::test
