@@ -87,6 +87,10 @@ void LauncherAttempt::run(std::size_t candidate) {
   } catch (const ErrorSet&) {
     throw_candidate_failure("copy");
   }
+  // One result at a time: its memory goes to the next run, as with a caller that calls again and
+  // again. Ten results at once would be ten buffers, and no cache would be hot. A destructor that
+  // waits for the device defeats the gate; the stopwatch notices and learns.
+  m_results.clear();
   PyObject* result = m_state.run(*m_copy, m_arguments, m_shape, m_options.overwrites);
   if (result == nullptr) throw_candidate_failure("run");
   m_results.push_back(Ref::steal(result));
@@ -96,7 +100,6 @@ void LauncherAttempt::drop_results() noexcept {
   const Gil gil;
   // Destructors may run Python code: the exception of a failing candidate must survive them.
   m_results.clear();
-  m_copy.reset();
 }
 
 PyObject* LauncherAttempt::guard() {

@@ -94,8 +94,8 @@ class Measuring {
     for (const std::size_t i : open) {
       const Value& identity = m.field.config(i).identity();
       announce(i);
-      const auto end = m_watch.visit({static_cast<std::uint32_t>(m.field.space_index(i)), 1, 0},
-                                     attempt, {}, {});
+      const auto end =
+          visit(i, {static_cast<std::uint32_t>(m.field.space_index(i)), 1, 0}, attempt, {}, {});
       m.journal.end(identity, end.status, end.reason, {});
       if (end.status == Status::ok) continue;
       m.agreement.candidate_failed(static_cast<std::uint32_t>(i));
@@ -168,7 +168,7 @@ class Measuring {
       const auto samples = tuning.samples_of(v);
       std::vector<std::int64_t> host_ns(samples.size());
       announce(i);
-      const auto end = m_watch.visit(visit, m.attempt, samples, host_ns);
+      const auto end = this->visit(i, visit, m.attempt, samples, host_ns);
       if (end.status != Status::ok) m.agreement.candidate_failed(static_cast<std::uint32_t>(i));
       const bool whole = m.agreement.alone() && std::ranges::none_of(samples, core::is_retry) &&
                          visit.timed == m.settings.repeat;
@@ -182,6 +182,17 @@ class Measuring {
       if (end.status == Status::ok)
         record.host_ns.insert(record.host_ns.end(), host_ns.begin(), host_ns.end());
       tell(i, samples, v + 1, visits.size(), end.status);
+    }
+  }
+
+  /// A lost device is somebody's doing: the error names the configuration.
+  measure::VisitEnd visit(std::size_t i, const Visit& visit, detail::Attempt& attempt,
+                          std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
+    try {
+      return m_watch.visit(visit, attempt, samples, host_ns);
+    } catch (const DeviceLost& e) {
+      throw DeviceLost(fmt::format("disttune: '{}', [{}] {}: {}", m.launcher.name,
+                                   m.field.space_index(i), m.field.config(i).display(), e.what()));
     }
   }
 
