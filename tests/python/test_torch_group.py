@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 WORKER = pathlib.Path(__file__).parent / "workers" / "group_rank.py"
 
 
-def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240):
+def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WORKER):
     """Start ``size`` ranks; return what each said, by scenario and rank (a killed one: nothing)."""
     if tcp:
         with socket.socket() as probe:
@@ -25,7 +25,7 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240):
         init = f"file://{tmp_path}/store"
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), ",".join(scenarios), str(rank), str(size), init],
+            [sys.executable, str(worker), ",".join(scenarios), str(rank), str(size), init],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,0 +1,137 @@
+"""One rank for test_contextual_ranks.py: scenarios, rank, size, init."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import os
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+os.environ["TRITON_DIST_AUTOTUNE_CONTEXT_LOGS"] = tempfile.mkdtemp()
+
+import disttune
+import torch
+import torch.distributed as dist
+from conftest import ScriptedClock
+from contextual_rig import Tensor, blocks_of, make_kernel
+
+SCENARIOS, RANK, SIZE, INIT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+clock = ScriptedClock()
+
+
+def tuned(group=None):
+    return disttune.contextual_autotune(
+        is_dist=True, n_warmup=1, n_repeat=2, timer=clock, cache="hot", group=group
+    )
+
+
+def best(kernel):
+    return kernel.best_config.kwargs["BLOCK"]
+
+
+def slowest():
+    cost = (lambda b: 100 * b) if RANK == 0 else (lambda b: 500 // b)
+    kernel = make_kernel(clock, (1, 2, 4), cost=cost)
+    passes = []
+
+    @tuned()
+    def outer():
+        passes.append(1)
+        kernel[(1,)](Tensor(), 1)
+
+    outer()
+    count = len(passes)
+    outer()
+    return {"best": best(kernel), "passes": count, "steady": len(passes) - count}
+
+
+def failing_one():
+    kernel = make_kernel(clock, (4, 1, 2))
+
+    def fail(launch):
+        if RANK == 1 and launch.block == 1:
+            raise ValueError("fails here")
+
+    kernel.fn.on_launch = fail
+    passes = []
+
+    @tuned(dist.group.WORLD)
+    def outer():
+        passes.append(1)
+        kernel[(1,)](Tensor(), 1)
+
+    outer()
+    return {"best": best(kernel), "passes": len(passes),
+            "launches_of_failing": blocks_of(kernel).count(1)}  # fmt: skip
+
+
+def collectives():
+    kernel = make_kernel(clock)
+
+    @tuned()
+    def outer():
+        kernel[(1,)](Tensor(), 1)
+        total = torch.tensor([float(RANK + 1)])
+        dist.all_reduce(total)
+        return total.item()
+
+    return {"sum": outer(), "best": best(kernel)}
+
+
+def held():
+    same, mixed = make_kernel(clock, (1, 4)), make_kernel(clock, (4, 1))
+    key = (1, "float32")
+    same.cache[key] = same.configs[1]
+    if RANK == 0:
+        mixed.cache[key] = mixed.configs[0]
+    passes = []
+
+    @tuned()
+    def outer(kernel):
+        passes.append(1)
+        kernel[(1,)](Tensor(), 1)
+
+    outer(same)
+    count = len(passes)
+    outer(mixed)
+    return {"same": best(same), "same_passes": count, "mixed": best(mixed)}
+
+
+def different_launches():
+    kernel = make_kernel(clock, name="gemm")
+
+    @tuned()
+    def outer():
+        for _ in range(1 + RANK):
+            kernel[(1,)](Tensor(), 1)
+
+    return error_of(outer)
+
+
+def raised():
+    kernel = make_kernel(clock)
+    passes = []
+
+    @tuned(dist.new_group([0, 1]))
+    def outer():
+        passes.append(1)
+        kernel[(1,)](Tensor(), 1)
+        if RANK == 0 and len(passes) == 3:
+            raise ZeroDivisionError("the caller's own")
+
+    return error_of(outer)
+
+
+def error_of(function):
+    try:
+        function()
+    except Exception as error:
+        return {"error": type(error).__name__, "text": str(error)}
+    return {"error": None}
+
+
+dist.init_process_group("gloo", init_method=INIT, rank=RANK, world_size=SIZE)
+for name in SCENARIOS.split(","):
+    print(json.dumps({"scenario": name, **globals()[name]()}), flush=True)
+dist.barrier()
+dist.destroy_process_group()
