@@ -107,6 +107,11 @@ class ProcessGroup {
   std::atomic<std::uint64_t> m_place{0};
 };
 
+/// Returns when all ranks are here; also a turn among the cold calls of this rank's threads. For
+/// ranks that must not run ahead into communication of their own while others still tune. Throws
+/// PeerFailed or GroupTimeout (which close the group), Disagreement when a rank is in another call.
+void barrier(ProcessGroup& group, std::chrono::nanoseconds timeout = std::chrono::minutes(10));
+
 /// The group of this process alone, for tuning rank by rank where a launcher has another group:
 /// `launcher.with({.group = disttune::local().get()})`. One object a process.
 [[nodiscard]] std::shared_ptr<ProcessGroup> local();

@@ -128,6 +128,20 @@ void abandon_call(ProcessGroup& group, std::string_view why) noexcept {
   state.turn.notify_all();
 }
 
+}  // namespace disttune::agree
+
+DISTTUNE_NAMESPACE_BEGIN
+
+void barrier(ProcessGroup& group, std::chrono::nanoseconds timeout) {
+  agree::Agreement call(&group, timeout, "a barrier");
+  call.run([&] { call.meet(); });
+  call.ended_alike();
+}
+
+DISTTUNE_NAMESPACE_END
+
+namespace disttune::agree {
+
 std::optional<Value> known_shape(ProcessGroup& group) {
   if (group.size() < 2) return Value();
   const std::lock_guard lock(group.state().mutex);
@@ -202,8 +216,10 @@ void Agreement::vote(std::span<Status> statuses) {
   std::ranges::transform(words, statuses.begin(), [](std::int64_t w) { return Status(w); });
 }
 
-void Agreement::reduce(std::span<std::int64_t> block) {
-  if (!alone()) max(block, "batch");
+void Agreement::reduce(std::span<std::int64_t> block) { reduce_words(block, "batch"); }
+
+void Agreement::reduce_words(std::span<std::int64_t> words, std::string_view phase) {
+  if (!alone()) max(words, phase);
 }
 
 void Agreement::same(std::string_view what, const Value& value) {

@@ -124,6 +124,9 @@ class Agreement {
   void vote(std::span<Status> statuses);
   /// The batch's block, in place.
   void reduce(std::span<std::int64_t> block);
+  /// Elementwise maximum of any words, for steps that are built on it; `phase` is part of what has
+  /// to be equal.
+  void reduce_words(std::span<std::int64_t> words, std::string_view phase);
   /// `bytes` of rank `root`, on all ranks. Where all know its size beforehand one reduction less.
   void broadcast(std::string& bytes, int root, std::optional<std::size_t> size = std::nullopt);
   /// Must be equal on all ranks: Disagreement otherwise, naming `what`. One reduction. For dicts

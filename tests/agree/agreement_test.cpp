@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <thread>
 
 #include "agree/rank_test.hpp"
+#include "agree/unify.hpp"
 #include "core/group_state.hpp"
 
 namespace disttune::agree::test {
@@ -320,6 +322,49 @@ TEST(Disagreement, OfAnyValueThatAModeCompares) {
     });
   });
   EXPECT_TRUE(contains(same_error<Disagreement>(ends), "\"gemm\": 2 | 1"));
+}
+
+// ── Beside tuning ───────────────────────────────────────────────────────────────────────────────
+
+TEST(Unify, AllHoldTheLowestRanksRecordOfEveryKey_S46) {
+  Ranks ranks(4);
+  std::vector<std::map<std::string, std::string>> shelves(4);
+  shelves[0] = {{"a", "a of 0"}, {"b", "b of all"}};
+  shelves[1] = {{"b", "b of all"}, {"c", "c of 1"}};
+  shelves[2] = {{"a", "a of 2"}, {"b", "b of all"}, {"c", "c of 2"}};
+  shelves[3] = {{"b", "b of all"}};
+  std::vector<std::size_t> adopted(4);
+  std::vector<std::uint64_t> reductions(4);
+  expect_all_well(ranks.run([&](ProcessGroup& g) {
+    const auto r = static_cast<std::size_t>(g.rank());
+    Shelf shelf;
+    for (const auto& [key, record] : shelves[r]) shelf.keys.push_back(key);
+    shelf.read = [&](const std::string& key) { return shelves[r].at(key); };
+    shelf.adopt = [&](const std::string& record) { shelves[r][record.substr(0, 1)] = record; };
+    Agreement call(&g, k_timeout, "unify");
+    adopted[r] = call.run([&] { return unify(call, shelf); });
+    reductions[r] = call.reductions();
+    Agreement after(&g, k_timeout, "gemm");
+    static_cast<void>(after.handshake(hello()));
+    after.finish("a");
+  }));
+  const std::map<std::string, std::string> all{{"a", "a of 0"}, {"b", "b of all"}, {"c", "c of 1"}};
+  for (const auto& shelf : shelves) EXPECT_EQ(all, shelf);
+  EXPECT_EQ((std::vector<std::size_t>{1, 1, 2, 2}), adopted);
+  for (const auto n : reductions) EXPECT_EQ(3u * 2 + 2 * 2 + 1, n);
+}
+
+TEST(Barrier, ARankThatTunesMeetsNoBarrierOfAnother_S38) {
+  Ranks ranks(3);
+  const auto ends = ranks.run([&](ProcessGroup& g) {
+    barrier(g);
+    if (g.rank() == 1) return barrier(g, k_timeout);  // warm there, cold elsewhere
+    Agreement call(&g, k_timeout, "gemm");
+    call.run([&] { static_cast<void>(call.handshake(hello())); });
+  });
+  const std::string text = same_error<Disagreement>(ends);
+  EXPECT_TRUE(contains(text, "ranks 0, 2 in handshake") || contains(text, "in handshake")) << text;
+  EXPECT_TRUE(contains(text, "rank 1 in meeting")) << text;
 }
 
 // ── Errors of one rank ──────────────────────────────────────────────────────────────────────────
