@@ -158,9 +158,19 @@ def test_the_graph_timer_replays_the_launcher() -> None:
         torch.cuda._sleep(cycles)
 
     x = torch.zeros(8, device="cuda")
-    spin(x)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        spin(x)
     assert spin.best_configs["spin"] == {"cycles": 20_000}
     assert calls.count(200_000) < 15
+
+
+def test_the_graph_timer_refuses_a_stream_that_cannot_be_captured() -> None:
+    @disttune.autotune(SPACE, key, timer="graph")
+    def spin(x: Any, cycles: int) -> None:
+        torch.cuda._sleep(cycles)
+
+    with pytest.raises(disttune.Error, match=r"graph.*auto"):  # the default stream
+        spin(torch.zeros(8, device="cuda"))
 
 
 def test_measure_on_the_device() -> None:
