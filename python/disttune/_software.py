@@ -21,13 +21,13 @@ def versions() -> dict[str, str]:
     for name in _PACKAGES:
         version = getattr(sys.modules.get(name), "__version__", None)
         if isinstance(version, str):
-            found[name] = version
+            found[name] = str(version)  # torch has a type of its own for it
     torch = sys.modules.get("torch")
     if torch is not None:
         for name in ("cuda", "hip", "cann", "xpu"):
             version = getattr(getattr(torch, "version", None), name, None)
             if isinstance(version, str):
-                found[f"torch.{name}"] = version
+                found[f"torch.{name}"] = str(version)
         if "torch.cuda" in found and "torch.distributed" in sys.modules:
             with contextlib.suppress(Exception):  # asked for information only
                 found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))

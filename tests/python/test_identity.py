@@ -87,7 +87,7 @@ def test_two_lambdas_of_one_line_differ():
     # fmt: on
     assert parts(one) != parts(two)
     inner = (lambda x: lambda x: x + 1)(0)
-    outer = lambda x: lambda x: x + 1  # noqa: E731
+    [outer] = [lambda x: lambda x: x + 1]
     assert parts(inner)["source"] != parts(outer)["source"]
 
 
