@@ -6,6 +6,7 @@ a seat is kept as long as its group.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import sys
@@ -95,6 +96,13 @@ def _timeout() -> float:
     except ValueError:
         return 600.0  # the session, which reads the environment next, says what is wrong
     return seconds if seconds > 0 else 600.0
+
+
+@atexit.register
+def _leave() -> None:
+    """Let go of all seats while their stores can still be told."""
+    _core.forget_default_group()
+    _seats.clear()
 
 
 def _torch_distributed() -> Any:

@@ -62,7 +62,7 @@ def _config_repr(config: Any) -> str:
 @contextlib.contextmanager
 def pretty_triton_config_repr() -> Iterator[None]:
     """Show ``triton.Config`` objects by what they hold, for as long as any thread is inside."""
-    global _users, _plain_repr  # noqa: PLW0603 - the class it changes is one a process
+    global _users, _plain_repr
     config = getattr(sys.modules.get("triton"), "Config", None)
     if config is None:
         yield

@@ -1,6 +1,7 @@
 """Ranks that agree through the key-value store of a torch.distributed group, as processes."""
 
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -23,12 +24,14 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WO
             init = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     else:
         init = f"file://{tmp_path}/store"
+    environment = {**os.environ, "TRITON_DIST_AUTOTUNE_HOME": str(tmp_path / "records")}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(worker), ",".join(scenarios), str(rank), str(size), init],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         for rank in range(size)
     ]
@@ -55,7 +58,7 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WO
 def two(tmp_path_factory):
     return run(
         "maxima old_keys forgotten slow failing withdrawn alike out_of_step lengths notes defaults "
-        "absent".split(),
+        "tuned absent".split(),
         2,
         tmp_path_factory.mktemp("two"),
         tcp=True,
@@ -182,3 +185,11 @@ def test_the_default_group_can_be_set_and_reset(two):
 def test_S42_a_rank_that_never_comes_is_named(two):
     assert two["absent"][0]["error"] == "GroupTimeout"
     assert "rank 1" in two["absent"][0]["text"]
+
+
+def test_the_slowest_rank_decides_alike_on_all_ranks(two):
+    for rank, found in two["tuned"].items():
+        assert (found["first"], found["again"]) == (2, 2)
+        assert (found["cold"], found["warm"]) == (3 * 15 + 1, 3 * 15 + 2)
+        assert found["alone"] == (1 if rank == 0 else 3)
+        assert found["group"] == 2

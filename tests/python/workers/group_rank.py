@@ -211,6 +211,33 @@ def absent():
     return error_of(lambda: resolve_group(group, timeout=1.0))
 
 
+def tuned():
+    """Ranks disagree about what is fast: the slowest rank's time decides, alike on all."""
+    costs = {1: 10, 2: 20, 3: 30} if RANK == 0 else {1: 40, 2: 20, 3: 10}
+    runs = []
+    now = [0]
+
+    @disttune.autotune(
+        config_space=[{"b": 1}, {"b": 2}, {"b": 3}],
+        key_fn=lambda x: x,
+        timer=lambda: now[0],
+        ignore=["costs"],
+    )
+    def launch(x, b):
+        runs.append(b)
+        now[0] += costs[b]
+        return b
+
+    return {
+        "first": launch(3),
+        "cold": len(runs),
+        "again": launch(3),
+        "warm": len(runs),
+        "alone": launch(4 + RANK, autotune_pg=disttune.LOCAL),
+        "group": launch.result(3).group["size"],
+    }
+
+
 dist.init_process_group("gloo", init_method=INIT, rank=RANK, world_size=SIZE)
 torch.set_num_threads(1)
 for scenario in SCENARIOS.split(","):
