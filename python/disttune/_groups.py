@@ -34,7 +34,8 @@ class _Local:
 LOCAL = _Local()
 
 _lock = threading.Lock()
-_default: Any = None
+#: The one default group of the process.
+_default: list[Any] = [None]
 _seats: weakref.WeakKeyDictionary[Any, _core.ProcessGroup] = weakref.WeakKeyDictionary()
 
 
@@ -48,8 +49,7 @@ def set_default_group(group: Any) -> None:
         the rule at the start: the world of ``torch.distributed`` when it is initialised with more
         than one rank, else no group.
     """
-    global _default
-    _default = group
+    _default[0] = group
     _core.forget_default_group()
 
 
@@ -77,7 +77,7 @@ def resolve_group(group: Any = None, timeout: float | None = None) -> _core.Proc
         Not all ranks came.
     """
     if group is None:
-        group = _default
+        group = _default[0]
     if group is None:
         distributed = _torch_distributed()
         if distributed is None or distributed.get_world_size() < 2:

@@ -25,8 +25,8 @@ __all__ = [
 AutoTuner = _core.Tuned
 
 _lock = threading.Lock()
-_users = 0
-_plain_repr: Any = None
+#: What ``triton.Config`` had, once for each thread that is inside.
+_plain_reprs: list[Any] = []
 
 
 def load_autotune_data(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -62,20 +62,17 @@ def _config_repr(config: Any) -> str:
 @contextlib.contextmanager
 def pretty_triton_config_repr() -> Iterator[None]:
     """Show ``triton.Config`` objects by what they hold, for as long as any thread is inside."""
-    global _users, _plain_repr
     config = getattr(sys.modules.get("triton"), "Config", None)
     if config is None:
         yield
         return
     with _lock:
-        _users += 1
-        if _users == 1:
-            _plain_repr = config.__repr__
-            config.__repr__ = _config_repr
+        _plain_reprs.append(config.__repr__ if not _plain_reprs else _plain_reprs[0])
+        config.__repr__ = _config_repr
     try:
         yield
     finally:
         with _lock:
-            _users -= 1
-            if _users == 0:
-                config.__repr__ = _plain_repr
+            plain = _plain_reprs.pop()
+            if not _plain_reprs:
+                config.__repr__ = plain
