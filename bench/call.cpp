@@ -168,7 +168,7 @@ void in_company(bench::Report& report, const std::string& store) {
 
 int main() {
   namespace fs = std::filesystem;
-  const fs::path store = fs::temp_directory_path() / ("disttune-bench-" + std::to_string(getpid()));
+  const fs::path store = bench::scratch();
   bench::Report report;
   for (const int keys : {1, 64, 4096}) alone(report, store, keys);
   in_company(report, store);

@@ -33,7 +33,7 @@ def by_hand(fn: Callable[..., Any], choices: dict[Any, dict[str, Any]]) -> Calla
         choice = choices.get(key_fn(*args, **kwargs))
         if choice is None:
             raise KeyError("not tuned")
-        return fn(*args, **kwargs, **choice)
+        return fn(*args, **{**choice, **kwargs})
 
     return wrapper
 

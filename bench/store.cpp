@@ -90,8 +90,7 @@ void crowd(const store::Store& store) {
 }  // namespace
 
 int main() {
-  const fs::path root =
-      fs::temp_directory_path() / ("disttune-bench-" + std::to_string(::getpid()));
+  const fs::path root = bench::scratch();
   const store::Store store(root / "one", {}), full(root / "full", {}), empty(root / "empty", {});
   const Record record = make_record(1);
   const RecordKey key = make_key(1);

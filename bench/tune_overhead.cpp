@@ -81,8 +81,7 @@ void write_again(const std::vector<File>& files, const fs::path& folder) {
 }  // namespace
 
 int main() {
-  const fs::path root =
-      fs::temp_directory_path() / ("disttune-bench-" + std::to_string(::getpid()));
+  const fs::path root = bench::scratch();
   const fs::path store = root / "store", again = root / "again";
   std::function<void()> at_the_end;
   std::int64_t launches = 0;

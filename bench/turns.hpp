@@ -2,14 +2,19 @@
 // holds.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,6 +36,18 @@ inline double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   const std::size_t n = v.size();
   return n % 2 == 1 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/// A folder for this process's files: under TMPDIR where that is set (to measure a certain file
+/// system), else in memory, so that another program's writes do not count.
+inline std::filesystem::path scratch() {
+  namespace fs = std::filesystem;
+  const char* asked = std::getenv("TMPDIR");
+  std::error_code failed;
+  const fs::path parent = asked != nullptr                       ? fs::path(asked)
+                          : fs::is_directory("/dev/shm", failed) ? fs::path("/dev/shm")
+                                                                 : fs::temp_directory_path();
+  return parent / ("disttune-bench-" + std::to_string(::getpid()));
 }
 
 /// The compiler must believe that the value is used.
