@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import _core, _groups
+from . import _core
 from ._contextual_call import ContextualCall
 from ._contextual_patch import enter, leave
-from ._groups import LOCAL, resolve_group
+from ._groups import LOCAL, default_group_is_set, resolve_group
 
 __all__ = ["ContextualAutoTuner", "contextual_autotune"]
 
@@ -185,7 +185,7 @@ class ContextualAutoTuner:
         if not options["is_dist"]:
             return None
         group = options["group"]
-        if group is None and _groups._default is None and not _distributed_is_ready():
+        if group is None and not default_group_is_set() and not _distributed_is_ready():
             raise ValueError(
                 f"disttune: contextual call '{self._name}' has is_dist=True, but torch.distributed "
                 "is not initialised: call torch.distributed.init_process_group first, give group=, "

@@ -20,6 +20,8 @@ from ._contextual_kernel import (
     kernel_module,
     kernel_name,
     launch_key,
+    listener_is_set,
+    listeners,
     merged_arguments,
     pruned_configs,
     all_arguments,
@@ -174,7 +176,7 @@ class ContextualCall:
         self.name = name
         self.owner = threading.get_ident()
         self._options = options
-        self._seat = seat
+        self.seat = seat
         self._core: Any = None
         self._entries: dict[Any, Entry] = {}
         self._of_core: dict[Any, Entry] = {}
@@ -188,8 +190,8 @@ class ContextualCall:
         why = f"{type(error).__name__}: {error}"
         if self._core is not None:
             self._core.abandon(why)
-        elif self._seat is not None:
-            _core.abandon_call(self._seat, why)
+        elif self.seat is not None:
+            _core.abandon_call(self.seat, why)
 
     def complete(self, outer: Callable[[], Any], first: Any) -> Any:
         """Run the other passes, where the first met something to tune; return the last result."""
@@ -230,14 +232,37 @@ class ContextualCall:
         except TypeError:
             entry = None
         if entry is None:
-            decided, held = choices.find(kernel, key, place, self._seat)
+            decided, held = choices.find(kernel, key, place, self.seat)
             if decided is not None:
-                return _launch_decided(kernel, decided, args, kwargs)
+                return self._launch_decided(kernel, original, key, decided, args, kwargs)
             entry = self._meet(kernel, original, key, place, held, args, kwargs)
         launch = entry.launch_type(entry, args, kwargs)
         self._engine().answer(entry.core, entry.shown_key, launch, device=device, stream=stream)
         self._note_override(choices, entry, args, kwargs)
         return launch.finish()
+
+    def _launch_decided(
+        self,
+        kernel: Any,
+        original: Any,
+        key: tuple[Any, ...],
+        config: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Launch as Triton does when it finds the key in the kernel's cache."""
+        tuned = config.all_kwargs()
+        if listener_is_set() and kernel.cache[key] is config and not tuned.keys() & kwargs.keys():
+            return original(kernel, *args, **kwargs)
+        if config.pre_hook is not None:
+            config.pre_hook(all_arguments(kernel, args, kwargs, tuned))
+        elif not generates_configs(kernel):
+            _core.remember_launch(
+                kernel, args, kwargs, key, config, tuned, set(kernel.keys), self.seat, listeners()
+            )
+        kernel.best_config = config
+        args, kwargs = merged_arguments(kernel, args, kwargs, tuned)
+        return kernel.fn.run(*args, **kwargs)
 
     def _meet(
         self,
@@ -249,6 +274,7 @@ class ContextualCall:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Entry:
+        _core.intercept_all()
         configs = pruned_configs(kernel, original, args, kwargs)
         entry = Entry(kernel, key, place, configs, held)
         with self._lock:
@@ -265,7 +291,7 @@ class ContextualCall:
                     self.name,
                     n_warmup=options["n_warmup"],
                     n_repeat=options["n_repeat"],
-                    group=self._seat,
+                    group=self.seat,
                     cache=options["cache"],
                     strategy=options["strategy"],
                     timer=options["timer"],
@@ -279,7 +305,7 @@ class ContextualCall:
     ) -> None:
         entry = self._of_core[id(core)]
         entry.publish(winner, candidates)
-        _choices_of(entry.kernel).put(entry.key, entry.place, self._seat, entry.configs[winner])
+        _choices_of(entry.kernel).put(entry.key, entry.place, self.seat, entry.configs[winner])
 
     def _note_override(
         self, choices: _Choices, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -295,16 +321,6 @@ class ContextualCall:
                 f"{kernel_name(entry.kernel)}: tuned values of {', '.join(both)} take the place of "
                 "those that the launch passes"
             )
-
-
-def _launch_decided(kernel: Any, config: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Launch as Triton does when it finds the key in the kernel's cache."""
-    tuned = config.all_kwargs()
-    kernel.best_config = config
-    if config.pre_hook is not None:
-        config.pre_hook(all_arguments(kernel, args, kwargs, tuned))
-    args, kwargs = merged_arguments(kernel, args, kwargs, tuned)
-    return kernel.fn.run(*args, **kwargs)
 
 
 def _where(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _core
@@ -23,6 +23,8 @@ __all__ = [
     "kernel_module",
     "kernel_name",
     "launch_key",
+    "listener_is_set",
+    "listeners",
     "merged_arguments",
     "pruned_configs",
 ]
@@ -249,8 +251,13 @@ def answers_from_cache(kernel: Any, key: tuple[Any, ...]) -> Any:
         ) from None
 
 
-def active_listener() -> Callable[..., Any] | None:
-    """Return Triton's listener for tunings, where this version has one and it is set."""
-    knobs = sys.modules.get("triton.knobs")
-    listener = getattr(getattr(knobs, "autotuning", None), "listener", None)
-    return listener if callable(listener) else None
+def listeners() -> dict[str, Any] | None:
+    """Return where this Triton's listener for tunings is set; None where it knows of none."""
+    autotuning = getattr(sys.modules.get("triton.knobs"), "autotuning", None)
+    return vars(autotuning) if hasattr(autotuning, "listener") else None
+
+
+def listener_is_set() -> bool:
+    """Whether somebody listens to what Triton's own ``run`` tells."""
+    found = listeners()
+    return found is not None and found.get("listener") is not None

@@ -50,12 +50,14 @@ def enter(call: ContextualCall) -> None:
             _put_back()
             _active = None
             raise
+        _core.intercept(call.owner, call.seat)
 
 
 def leave() -> None:
     """Put everything back."""
     global _active
     with _lock:
+        _core.intercept()
         _active = None
         _put_back()
 
@@ -110,14 +112,15 @@ def _goes_on_to_base(run: Any) -> bool:
 
 
 def _intercepting(original: Any) -> Any:
-    @functools.wraps(original)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make what stands in the place of ``run``: known launches go their short way in there."""
+
+    def met(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = _active
         if call is None or kwargs.get("warmup") or not _belongs(call):
             return original(self, *args, **kwargs)
         return call.launch(self, original, args, kwargs)
 
-    return run
+    return functools.update_wrapper(_core.InterceptedRun(original, met), original, updated=())
 
 
 def _belongs(call: ContextualCall) -> bool:
@@ -132,6 +135,7 @@ def _forget() -> None:
     """After a fork the child has the parent's patches, but not its call."""
     global _active, _lock
     _lock = threading.Lock()
+    _core.intercept()
     _active = None
     _put_back()
 

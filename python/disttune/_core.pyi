@@ -303,3 +303,21 @@ def decide(
     group: ProcessGroup | None = None,
     verbose: bool = False,
 ) -> tuple[int, bool, str, bool]: ...
+
+class InterceptedRun:
+    def __init__(self, original: Callable[..., Any], met: Callable[..., Any]) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def intercept(owner: int = ..., seat: ProcessGroup | None = ...) -> None: ...
+def intercept_all() -> None: ...
+def remember_launch(
+    kernel: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: tuple[Any, ...],
+    config: Any,
+    tuned: dict[str, Any],
+    key_names: set[str],
+    seat: ProcessGroup | None,
+    listener_dict: dict[str, Any] | None,
+) -> bool: ...

@@ -17,7 +17,7 @@ from typing import Any
 from . import _core
 from ._store_meeting import join
 
-__all__ = ["LOCAL", "resolve_group", "set_default_group"]
+__all__ = ["LOCAL", "default_group_is_set", "resolve_group", "set_default_group"]
 
 
 class _Local:
@@ -51,6 +51,11 @@ def set_default_group(group: Any) -> None:
     """
     _default[0] = group
     _core.forget_default_group()
+
+
+def default_group_is_set() -> bool:
+    """Whether `set_default_group` named a group."""
+    return _default[0] is not None
 
 
 def resolve_group(group: Any = None, timeout: float | None = None) -> _core.ProcessGroup | None:

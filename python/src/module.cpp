@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "disttune/version.hpp"
 #include "errors.hpp"
+#include "fast_launch.hpp"
 
 namespace nb = nanobind;
 
@@ -27,6 +28,7 @@ NB_MODULE(_core, m) {
     bind_session(m);
     bind_attempts(m);
     bind_contextual(m);
+    add_fast_launch(m.ptr());
     bind_launcher(m);
   } catch (const ErrorSet&) {
     throw nb::python_error();

@@ -1,0 +1,16 @@
+// The launch of a decided kernel inside a contextual call, made shorter than Triton's own: the
+// arguments are compared with those of a launch that was made before, and then the configuration's
+// values are added and the launch is passed on. Whatever differs (an argument's type, dtype or
+// device, a key's value, any attribute of the kernel or the configuration, a listener) is left to
+// the Python part.
+#pragma once
+
+#include <Python.h>
+#include <structmember.h>
+
+namespace disttune::python {
+
+/// Adds InterceptedRun, remember_launch, intercept and intercept_all. Throws ErrorSet.
+void add_fast_launch(PyObject* module);
+
+}  // namespace disttune::python
