@@ -14,6 +14,7 @@ int Choice::traverse(visitproc visit, void* arg) const {
 }
 
 void ChoiceTable::insert(std::string_view key, std::uint64_t hash, ChoiceRef choice) {
+  ++m_generation;
   ChoiceRef old = erase(key, hash);  // dies at the end, when the table is whole again
   if ((m_size + 1) * 2 > m_slots.size()) grow();
   void* memory = ::operator new(sizeof(Node) + key.size());
@@ -31,6 +32,7 @@ ChoiceRef ChoiceTable::erase(std::string_view key, std::uint64_t hash) noexcept 
     at = (at + 1) & m_mask;
   Node* node = m_slots[at];
   if (node == nullptr) return nullptr;
+  ++m_generation;
   m_slots[at] = nullptr;
   --m_size;
   // Those behind move up, so that no probe ends early.
@@ -48,6 +50,7 @@ void ChoiceTable::clear() noexcept {
   // Dying values may run Python code that comes back here: it finds an empty table.
   std::vector<Node*> slots;
   slots.swap(m_slots);
+  ++m_generation;
   m_mask = 0;
   m_size = 0;
   for (Node* node : slots) {

@@ -78,6 +78,8 @@ class ChoiceTable {
   ChoiceRef erase(std::string_view key, std::uint64_t hash) noexcept;
   void clear() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return m_size; }
+  /// Another number after every change: what `find` gave before may be gone.
+  [[nodiscard]] std::uint64_t generation() const noexcept { return m_generation; }
 
   /// All keys at this moment, oldest first.
   [[nodiscard]] std::vector<std::string_view> keys() const;
@@ -99,6 +101,7 @@ class ChoiceTable {
   std::vector<Node*> m_slots;
   std::size_t m_mask = 0;
   std::size_t m_size = 0;
+  std::uint64_t m_generation = 1;
   std::uint32_t m_next_order = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "describe.hpp"
 
+#include <optional>
+
 #include "describe_registry.hpp"
 
 namespace disttune::python {
@@ -12,6 +14,22 @@ std::string subscript(PyObject* key) {
   std::string out = text ? message_text(text.get()) : type_name(Py_TYPE(key));
   if (out.size() > 60) out = type_name(Py_TYPE(key));
   return "[" + out + "]";
+}
+
+/// An int of one digit, read without a call: nearly every int in a key is one.
+std::optional<std::int64_t> small_int(PyObject* object) noexcept {
+#if PY_VERSION_HEX >= 0x030c0000
+  auto* number = reinterpret_cast<PyLongObject*>(object);
+  if (PyUnstable_Long_IsCompact(number)) return PyUnstable_Long_CompactValue(number);
+#else
+  const Py_ssize_t size = Py_SIZE(object);
+  if (size == 0) return 0;
+  const auto digit =
+      static_cast<std::int64_t>(reinterpret_cast<PyLongObject*>(object)->ob_digit[0]);
+  if (size == 1) return digit;
+  if (size == -1) return -digit;
+#endif
+  return std::nullopt;
 }
 
 }  // namespace
@@ -30,6 +48,10 @@ void Describer::raise(std::string_view root) {
 }
 
 bool Describer::describe_int(PyObject* object) {
+  if (const std::optional<std::int64_t> small = small_int(object); small) {
+    m_out.put_word('i', *small);
+    return true;
+  }
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
   if (overflow == 0) {
@@ -108,8 +130,14 @@ bool Describer::describe_set(PyObject* object) {
 }
 
 bool Describer::describe(PyObject* object) {
+  // In the order of how often keys hold them: sizes, dtypes, names.
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyLong_Type) return describe_int(object);
+  if (type == &PyTuple_Type || type == torch_size_type()) return describe_tuple(object);
+  if (const std::string_view bytes = constant_bytes(object); !bytes.empty()) {
+    m_out.put_raw(bytes);
+    return true;
+  }
   if (type == &PyUnicode_Type) return describe_str(object);
   if (object == Py_None) return m_out.put('N'), true;
   if (object == Py_True) return m_out.put('T'), true;
@@ -118,22 +146,24 @@ bool Describer::describe(PyObject* object) {
     m_out.put_word('f', float_bits(PyFloat_AS_DOUBLE(object)));
     return true;
   }
+  if (!enter(object)) return false;
+  const bool done = describe_other(object);
+  --m_depth;
+  return done;
+}
+
+bool Describer::enter(PyObject* object) {
   // Text can be parsed back to a depth of 200 values.
   constexpr int k_deepest = 190;
-  if (++m_depth > k_deepest) {
-    --m_depth;
-    return refuse(object, "it contains itself, or is nested too deeply");
-  }
-  bool done = false;
-  if (type == &PyTuple_Type) {
-    done = describe_items('(', reinterpret_cast<PyTupleObject*>(object)->ob_item,
-                          PyTuple_GET_SIZE(object));
-  } else if (const std::string* bytes = constant_bytes(object); bytes != nullptr) {
-    m_out.put_raw(*bytes);
-    done = true;
-  } else {
-    done = describe_other(object);
-  }
+  if (++m_depth <= k_deepest) return true;
+  --m_depth;
+  return refuse(object, "it contains itself, or is nested too deeply");
+}
+
+bool Describer::describe_tuple(PyObject* object) {
+  if (!enter(object)) return false;
+  const bool done = describe_items('(', reinterpret_cast<PyTupleObject*>(object)->ob_item,
+                                   PyTuple_GET_SIZE(object));
   --m_depth;
   return done;
 }

@@ -29,7 +29,9 @@ class Describer {
   void raise(std::string_view root);
 
  private:
+  bool enter(PyObject* object);
   bool describe_int(PyObject* object);
+  bool describe_tuple(PyObject* object);
   bool describe_str(PyObject* object);
   bool describe_items(char tag, PyObject* const* items, Py_ssize_t count);
   bool describe_dict(PyObject* object);

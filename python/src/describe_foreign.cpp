@@ -115,6 +115,10 @@ bool Describer::described_field(std::string_view name, PyObject* value) {
 
 bool Describer::describe_foreign(PyObject* object) {
   const std::size_t start = m_out.size();
+  if (const std::string_view bytes = recalled_constant(object); !bytes.empty()) {
+    m_out.put_raw(bytes);
+    return true;
+  }
   if (const TypeEntry* entry = registered_type(Py_TYPE(object)); entry != nullptr) {
     if (entry->known == Known::torch_size && PyTuple_Check(object))
       return describe_items('(', reinterpret_cast<PyTupleObject*>(object)->ob_item,

@@ -1,5 +1,6 @@
 #include "describe_registry.hpp"
 
+#include <cstdint>
 #include <unordered_map>
 
 #include "describe.hpp"
@@ -50,6 +51,22 @@ bool is_plain(PyObject* type) noexcept {
   return false;
 }
 
+/// What a warm call looks at: one slot an address, overwritten by whoever comes later. The objects
+/// and texts belong to `constants`.
+struct Recent {
+  PyObject* object = nullptr;
+  std::string_view bytes;
+};
+constexpr std::size_t k_slots = 256;
+Recent g_recent[k_slots];
+
+Recent& slot_of(PyObject* object) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(object);
+  return g_recent[(address >> 4U ^ address >> 12U) % k_slots];
+}
+
+PyTypeObject* g_torch_size = nullptr;
+
 }  // namespace
 
 const TypeEntry* registered_type(PyTypeObject* type) {
@@ -63,21 +80,37 @@ const TypeEntry* registered_type(PyTypeObject* type) {
     // A base is remembered, the type at hand is not: classes can be made without end.
     if (const auto found = names().find(name); found != names().end())
       return remember_type(base, Known::described_by, found->second.get());
-    if (name == "torch.Size") return remember_type(base, Known::torch_size, nullptr);
+    if (name == "torch.Size") {
+      g_torch_size = base;  // owned by the entry
+      return remember_type(base, Known::torch_size, nullptr);
+    }
     if (name == "torch.dtype") return remember_type(base, Known::constant_by_str, nullptr);
   }
   return nullptr;
 }
 
-const std::string* constant_bytes(PyObject* object) noexcept {
-  const auto found = constants().find(object);
-  return found == constants().end() ? nullptr : &found->second.bytes;
+PyTypeObject* torch_size_type() noexcept { return g_torch_size; }
+
+std::string_view constant_bytes(PyObject* object) noexcept {
+  const Recent& recent = slot_of(object);
+  return recent.object == object ? recent.bytes : std::string_view{};
+}
+
+std::string_view recalled_constant(PyObject* object) noexcept {
+  const auto known = constants().find(object);
+  if (known == constants().end()) return {};
+  slot_of(object) = {object, known->second.bytes};
+  return known->second.bytes;
 }
 
 void remember_constant(PyObject* object, std::string_view bytes) {
-  if (constants().size() >= k_most_constants) return;
-  constants().emplace(object, Constant{Ref::borrow(object), std::string(bytes)});
-  constants_by_bytes().emplace(std::string(bytes), object);
+  auto known = constants().find(object);
+  if (known == constants().end()) {
+    if (constants().size() >= k_most_constants) return;
+    known = constants().emplace(object, Constant{Ref::borrow(object), std::string(bytes)}).first;
+    constants_by_bytes().emplace(std::string(bytes), object);
+  }
+  slot_of(object) = {object, known->second.bytes};
 }
 
 PyObject* constant_of(std::string_view bytes) {

@@ -24,8 +24,13 @@ struct TypeEntry {
 /// not registered.
 [[nodiscard]] const TypeEntry* registered_type(PyTypeObject* type);
 
-/// The compact bytes of a constant object, remembered by address; null: not remembered.
-[[nodiscard]] const std::string* constant_bytes(PyObject* object) noexcept;
+/// torch.Size once an object of it was met; null before. Asked for every tuple of a key.
+[[nodiscard]] PyTypeObject* torch_size_type() noexcept;
+
+/// The compact bytes of a constant object that was met lately; empty: look further.
+[[nodiscard]] std::string_view constant_bytes(PyObject* object) noexcept;
+/// The same for every constant object that is remembered.
+[[nodiscard]] std::string_view recalled_constant(PyObject* object) noexcept;
 /// Remembers an object that lives as long as the process. The table owns its objects, so an address
 /// is never reused; it is bounded, because a program can make enum classes without end.
 void remember_constant(PyObject* object, std::string_view bytes);

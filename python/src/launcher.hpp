@@ -47,6 +47,11 @@ struct TableKey {
   std::size_t key_end = 0;  ///< where the caller's key ends
   std::uint64_t hash = 0;
   [[nodiscard]] std::string_view view() const noexcept { return bytes.view(); }
+  [[nodiscard]] std::uint64_t place() const noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    return word;
+  }
   [[nodiscard]] Value key() const;
   [[nodiscard]] Value overwritten() const;
 };

@@ -23,6 +23,19 @@ void tell_group(PyObject* autotune_pg) {
   raised.restore();
 }
 
+std::uint32_t group_serial_of(const CallOptions& options) {
+  return options.group == nullptr || options.group == Py_None ? default_group_serial()
+                                                              : group_of(options.group).serial;
+}
+
+void finish_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
+                const CallOptions& options) {
+  key.key_end = key.bytes.size();
+  if (options.overwrites) [[unlikely]]
+    state.write_overwritten(key.bytes, arguments);
+  key.hash = hash_of(key.view());
+}
+
 PyObject* call_stripped(PyObject* self, LauncherState& state, PyObject* const* args,
                         Py_ssize_t positional, PyObject* keywords) {
   try {
@@ -54,32 +67,39 @@ bool is_true(PyObject* object) {
 
 void write_table_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
                      CallShape* shape, const CallOptions& options) {
-  const std::uint32_t group = options.group == nullptr || options.group == Py_None
-                                  ? default_group_serial()
-                                  : group_of(options.group).serial;
-  state.write_place(key.bytes, arguments, shape, group);
+  state.write_place(key.bytes, arguments, shape, group_serial_of(options));
   state.write_key(key.bytes, arguments, shape);
-  key.key_end = key.bytes.size();
-  if (options.overwrites) [[unlikely]]
-    state.write_overwritten(key.bytes, arguments);
-  key.hash = hash_of(key.view());
+  finish_key(key, state, arguments, options);
 }
 
 PyObject* call_keyed(PyObject* self, LauncherState& state, const Arguments& arguments,
                      CallShape* shape, const CallOptions& options) {
   TableKey key;
+  Ref object;
+  Choice* found = nullptr;
   try {
-    write_table_key(key, state, arguments, shape, options);
+    state.write_place(key.bytes, arguments, shape, group_serial_of(options));
+    if (state.computes_key() && !options.overwrites) {
+      object = state.computed_key(arguments);
+      found = state.recent.find(object.get(), key.place(), state.table);
+      if (found == nullptr) LauncherState::write_key_object(key.bytes, object.get());
+    } else {
+      state.write_key(key.bytes, arguments, shape);
+    }
+    if (found == nullptr) finish_key(key, state, arguments, options);
   } catch (const ErrorSet&) {
     tell_group(options.group);
     return nullptr;
   }
-  if (Choice* found = state.table.find(key.view(), key.hash); found != nullptr) [[likely]] {
-    // The launcher may clear the table: its values stay until it has returned.
-    const ChoiceRef choice = share(found);
-    return state.run(*choice, arguments, shape, options.overwrites);
+  if (found == nullptr) {
+    found = state.table.find(key.view(), key.hash);
+    if (found == nullptr) return call_cold(self, arguments, shape, options, key);
+    if (object) state.recent.remember(object.get(), key.place(), state.table, found);
   }
-  return call_cold(self, arguments, shape, options, key);
+  // The launcher may clear the table: its values stay until it has returned.
+  const ChoiceRef choice = share(found);
+  object = Ref{};
+  return state.run(*choice, arguments, shape, options.overwrites);
 }
 
 PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargsf,

@@ -21,7 +21,7 @@ bool is_immutable(PyObject* value) noexcept {
   const PyTypeObject* type = Py_TYPE(value);
   return value == Py_None || type == &PyBool_Type || type == &PyLong_Type ||
          type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type ||
-         type == &PyFunction_Type || constant_bytes(value) != nullptr;
+         type == &PyFunction_Type || !recalled_constant(value).empty();
 }
 
 bool same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
@@ -108,7 +108,7 @@ PyObject* LauncherState::run(const Choice& choice, const Arguments& arguments, C
   ArgumentArray array(given + static_cast<Py_ssize_t>(values.size()));
   PyObject** at = std::copy_n(arguments.values, given, array.arguments());
   for (const Ref& value : values) *at++ = value.get();
-  return PyObject_Vectorcall(
+  return call_vector(
       fn.get(), array.arguments(),
       static_cast<std::size_t>(arguments.positional) | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
 }
@@ -137,6 +137,29 @@ PyObject* LauncherState::run_overwriting(const Choice& choice, const Arguments& 
       static_cast<std::size_t>(arguments.positional) | PY_VECTORCALL_ARGUMENTS_OFFSET, all.get());
 }
 
+PyObject* KeyStep::look_up(PyObject* object) const {
+  if (m_called) return PyObject_CallMethodNoArgs(object, m_attribute.get());
+  PyTypeObject* type = Py_TYPE(object);
+  m_type = nullptr;
+  if (type->tp_getattro == PyObject_GenericGetAttr) {
+    const Ref found =
+        Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), m_attribute.get()));
+    if (!found) PyErr_Clear();
+    // Of a class, a getset gives itself; looking it up has made the version tag valid.
+    if (found && Py_IS_TYPE(found.get(), &PyGetSetDescr_Type) && type->tp_version_tag != 0 &&
+        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+      PyGetSetDef* getter = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
+      if (getter->get != nullptr) {
+        m_type = type;
+        m_version = type->tp_version_tag;
+        m_descriptor = found;
+        m_getter = getter;
+      }
+    }
+  }
+  return PyObject_GetAttr(object, m_attribute.get());
+}
+
 // ---- the key ------------------------------------------------------------------------------------
 
 void LauncherState::write_place(Buffer& out, const Arguments& arguments, CallShape* shape,
@@ -152,14 +175,19 @@ void LauncherState::write_key(Buffer& out, const Arguments& arguments,
                               const CallShape* shape) const {
   if (declared) return write_declared_key(out, arguments, shape);
   if (key_fn.get() == Py_None) return out.put('N');
-  const Ref key = checked(PyObject_Vectorcall(key_fn.get(), arguments.values,
-                                              static_cast<std::size_t>(arguments.positional),
-                                              arguments.keywords));
+  write_key_object(out, computed_key(arguments).get());
+}
+
+Ref LauncherState::computed_key(const Arguments& arguments) const {
+  return checked(call_vector(key_fn.get(), arguments.values,
+                             static_cast<std::size_t>(arguments.positional), arguments.keywords));
+}
+
+void LauncherState::write_key_object(Buffer& out, PyObject* key) {
   Describer describer(out);
-  if (!describer.describe(key.get())) {
-    describer.raise("key");
-    throw ErrorSet{};
-  }
+  if (describer.describe(key)) return;
+  describer.raise("key");
+  throw ErrorSet{};
 }
 
 void LauncherState::write_declared_key(Buffer& out, const Arguments& arguments,
@@ -181,9 +209,8 @@ void LauncherState::write_declared_key(Buffer& out, const Arguments& arguments,
       throw ErrorSet{};
     }
     Ref value;
-    for (const auto& [attribute, called] : field.steps) {
-      value = checked(called ? PyObject_CallMethodNoArgs(object, attribute.get())
-                             : PyObject_GetAttr(object, attribute.get()));
+    for (const KeyStep& step : field.steps) {
+      value = checked(step.get(object));
       object = value.get();
     }
     Describer describer(out);

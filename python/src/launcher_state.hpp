@@ -13,6 +13,7 @@
 #include "choice_table.hpp"
 #include "compact.hpp"
 #include "disttune/detail/attempt.hpp"
+#include "recent_key.hpp"
 
 namespace disttune::python {
 
@@ -23,12 +24,39 @@ struct Entry {
   std::vector<Ref> values;  ///< the caller's objects; launchers get copies
 };
 
+/// One attribute of a declared key. Where objects of the same type come again, and the attribute is
+/// a getter written in C (a tensor's shape), the getter is called directly.
+class KeyStep {
+ public:
+  KeyStep(Ref attribute, bool called) : m_attribute(std::move(attribute)), m_called(called) {}
+  /// Null with an exception set on error.
+  [[nodiscard]] PyObject* get(PyObject* object) const {
+    PyTypeObject* type = Py_TYPE(object);
+    if (type == m_type && type->tp_version_tag == m_version &&
+        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) [[likely]]
+      return m_getter->get(object, m_getter->closure);
+    return look_up(object);
+  }
+
+ private:
+  [[nodiscard]] PyObject* look_up(PyObject* object) const;
+
+  Ref m_attribute;
+  bool m_called;
+  // Guarded by the interpreter lock. The version tag says that neither the type nor a base of it
+  // was changed since, so that type and getter are those that were found; it is never used again.
+  mutable PyTypeObject* m_type = nullptr;
+  mutable unsigned int m_version = 0;
+  mutable Ref m_descriptor;
+  mutable PyGetSetDef* m_getter = nullptr;
+};
+
 /// One field of a declared key: a parameter, then attributes.
 struct KeyField {
-  Ref parameter;                            ///< str
-  Py_ssize_t position = -1;                 ///< among the positional parameters; -1: keyword only
-  Ref fallback;                             ///< the parameter's default; null: none
-  std::vector<std::pair<Ref, bool>> steps;  ///< attribute, and whether it is called
+  Ref parameter;             ///< str
+  Py_ssize_t position = -1;  ///< among the positional parameters; -1: keyword only
+  Ref fallback;              ///< the parameter's default; null: none
+  std::vector<KeyStep> steps;
 };
 
 /// How the arguments of a call are spelled: found by the call site's own tuple of keyword names, so
@@ -87,6 +115,7 @@ class LauncherState {
   bool declared = false;
   std::vector<KeyField> key_fields;
   ChoiceTable table;
+  RecentKey recent;
   std::unique_ptr<detail::Launcher> session;
 
   /// Calls `fn` with the caller's arguments and the choice's. Null with an exception set on error.
@@ -96,6 +125,10 @@ class LauncherState {
   void write_place(Buffer& out, const Arguments& arguments, CallShape* shape,
                    std::uint32_t group) const;
   void write_key(Buffer& out, const Arguments& arguments, const CallShape* shape) const;
+  /// Whether a Python function makes the key.
+  [[nodiscard]] bool computes_key() const noexcept { return !declared && key_fn.get() != Py_None; }
+  [[nodiscard]] Ref computed_key(const Arguments& arguments) const;
+  static void write_key_object(Buffer& out, PyObject* key);
   /// Appends the tuned names that the caller gives. Throws ErrorSet.
   void write_overwritten(Buffer& out, const Arguments& arguments) const;
   /// Tuned names that the caller gives, with their values (borrowed).

@@ -10,6 +10,8 @@ namespace nb = nanobind;
 
 NB_MODULE(_core, m) {
   using namespace disttune::python;
+  // Devices and groups live in caches of the package until the process ends.
+  nb::set_leak_warnings(false);
   m.doc() = "The compiled part of disttune.";
   m.attr("__version__") = disttune::k_version;
   try {

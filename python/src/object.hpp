@@ -92,6 +92,14 @@ inline void checked(int status) {
 [[nodiscard]] std::string type_name(PyTypeObject* type) noexcept;
 [[nodiscard]] Ref imported(const char* module, const char* attribute);
 
+/// PyObject_Vectorcall without a detour through the library: a warm call makes two of them.
+[[nodiscard]] inline PyObject* call_vector(PyObject* callable, PyObject* const* arguments,
+                                           std::size_t nargsf, PyObject* names) noexcept {
+  const vectorcallfunc direct = PyVectorcall_Function(callable);
+  return direct != nullptr ? direct(callable, arguments, nargsf, names)
+                           : PyObject_Vectorcall(callable, arguments, nargsf, names);
+}
+
 /// An attribute that may be missing: null without an exception for AttributeError, ErrorSet for
 /// anything else.
 [[nodiscard]] Ref optional_attribute(PyObject* object, const char* name);

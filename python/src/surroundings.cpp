@@ -66,36 +66,47 @@ void remember(LastGroup& last, PyObject* object, const GroupSeat& seat) {
   last.known = true;
 }
 
-/// The world of torch.distributed now, borrowed; None where there is none. torch is looked at only
-/// where the caller has imported it.
-PyObject* torch_world() {
+/// The attributes of torch.distributed's world object, owned; null while the caller has not
+/// imported it. Sets `name` to the attribute that holds the default group.
+PyObject* find_world(PyObject*& name) {
   static Py_ssize_t modules_seen = -1;
-  static PyObject* world = nullptr;  // torch.distributed.distributed_c10d._world, owned
-  static PyObject* const name = PyUnicode_InternFromString("torch.distributed.distributed_c10d");
-  static PyObject* attribute = PyUnicode_InternFromString("_default_pg");
-  if (world == nullptr) {
-    PyObject* modules = PyImport_GetModuleDict();
-    if (PyDict_GET_SIZE(modules) == modules_seen) return Py_None;
-    modules_seen = PyDict_GET_SIZE(modules);
-    PyObject* c10d = PyDict_GetItemWithError(modules, name);
-    if (c10d == nullptr) return Py_None;
-    world = PyObject_GetAttrString(c10d, "_world");
-    if (world == nullptr) {  // still being imported, or another version's layout
-      PyErr_Clear();
-      modules_seen = -1;
-      return Py_None;
-    }
-    // The instance's own attribute, where there is one: then no property is run on a warm call.
-    if (PyObject_HasAttr(world, attribute) == 0)
-      attribute = PyUnicode_InternFromString("default_pg");
+  PyObject* modules = PyImport_GetModuleDict();
+  if (PyDict_GET_SIZE(modules) == modules_seen) return nullptr;
+  PyObject* c10d = PyDict_GetItemString(modules, "torch.distributed.distributed_c10d");
+  const Ref world = c10d == nullptr ? Ref{} : Ref::steal(PyObject_GetAttrString(c10d, "_world"));
+  // Its own attributes, so that no property is run on a warm call.
+  const Ref attributes = world ? Ref::steal(PyObject_GenericGetDict(world.get(), nullptr)) : Ref{};
+  PyErr_Clear();  // still being imported, or another version's layout: looked at again later
+  if (!attributes || !PyDict_Check(attributes.get())) {
+    if (c10d == nullptr) modules_seen = PyDict_GET_SIZE(modules);
+    return nullptr;
   }
-  PyObject* const found = PyObject_GetAttr(world, attribute);
-  if (found == nullptr) {
-    PyErr_Clear();
-    return Py_None;
+  name = PyUnicode_InternFromString("_default_pg");
+  return Py_NewRef(attributes.get());
+}
+
+/// The world of torch.distributed now, borrowed; None where there is none.
+PyObject* torch_world() {
+  static PyObject* attributes = nullptr;
+  static PyObject* name = nullptr;
+  if (attributes == nullptr) {
+    attributes = find_world(name);
+    if (attributes == nullptr) return Py_None;
   }
-  Py_DECREF(found);  // the world keeps it while the lock is held
-  return found;
+#if PY_VERSION_HEX < 0x030c0000
+  // As long as the dict was not written to, what was found there still holds.
+  static std::uint64_t version = 0;
+  static PyObject* last = nullptr;
+  const std::uint64_t now = reinterpret_cast<PyDictObject*>(attributes)->ma_version_tag;
+  if (now == version) [[likely]]
+    return last;
+  version = now;
+  PyObject* found = last = PyDict_GetItemWithError(attributes, name);
+  if (found == nullptr) last = Py_None;
+#else
+  PyObject* found = PyDict_GetItemWithError(attributes, name);
+#endif
+  return found == nullptr ? Py_None : found;
 }
 
 void give_warning(std::string_view text) {
