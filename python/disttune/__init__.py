@@ -31,15 +31,14 @@ from ._core import (
     register_description,
     strategies,
 )
-
-_core.set_log(_messages.log)
-_core.set_software_provider(_software.versions)
-_describe.register_all()
-
 from ._describe import to_hashable
 from ._function import autotune, private_copy
 from ._groups import LOCAL, resolve_group, set_default_group
 from ._key import key
+
+_core.set_log(_messages.log)
+_core.set_software_provider(_software.versions)
+_describe.register_all()
 
 _core.set_copier(private_copy)
 _core.set_group_resolver(resolve_group)
@@ -47,6 +46,7 @@ _core.set_group_resolver(resolve_group)
 __version__ = _core.__version__
 
 if TYPE_CHECKING:
+    from ._barrier import barrier
     from ._check import Check
     from ._contextual import contextual_autotune
     from ._measure import measure
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 #: Names that are looked for when they are first used, so that an import stays small.
 _LATER = {
     "Check": "_check",
+    "barrier": "_barrier",
     "contextual_autotune": "_contextual",
     "load_autotune_data": "_triton_dist_tune",
     "measure": "_measure",
@@ -83,6 +84,7 @@ __all__ = [
     "TuningRecord",
     "Value",
     "autotune",
+    "barrier",
     "contextual_autotune",
     "key",
     "load_autotune_data",

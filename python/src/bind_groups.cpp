@@ -122,6 +122,14 @@ void bind_groups(nb::module_& m) {
       .def_prop_ro("rank", [](const ProcessGroup& g) { return g.rank(); })
       .def_prop_ro("size", [](const ProcessGroup& g) { return g.size(); })
       .def_prop_ro("ranks_per_node", [](const ProcessGroup& g) { return g.ranks_per_node(); });
+  m.def(
+      "barrier",
+      [](ProcessGroup& group, double seconds) {
+        const NoGil released;
+        barrier(group, std::chrono::duration_cast<std::chrono::nanoseconds>(
+                           std::chrono::duration<double>(seconds)));
+      },
+      nb::arg("group"), nb::arg("timeout"), "Return when all ranks are here.");
 }
 
 }  // namespace disttune::python

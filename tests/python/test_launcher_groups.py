@@ -1,0 +1,152 @@
+"""What a tuned function does with groups: which one a call uses, and what it tells the ranks."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import disttune
+import pytest
+
+
+class Meeting:
+    """The shared part of a group whose ranks are threads."""
+
+    def __init__(self, size):
+        self.size = size
+        self.condition = threading.Condition()
+        self.rounds = {}
+        self.ended = {}
+
+    def reduce(self, rank, values, at):
+        with self.condition:
+            there = self.rounds.setdefault(at, {})
+            there[rank] = values
+            self.condition.notify_all()
+            while len(there) < self.size:
+                for other, (sequence, why) in self.ended.items():
+                    if other != rank and sequence >= at[0]:
+                        raise disttune.PeerFailed(f"rank {other} ended: {why}")
+                if not self.condition.wait(30):
+                    raise disttune.GroupTimeout("nobody came")
+            return [max(column) for column in zip(*there.values(), strict=True)]
+
+
+class Seat(disttune.ProcessGroup):
+    def __init__(self, meeting, rank):
+        super().__init__(rank, meeting.size, [meeting.size])
+        self.meeting = meeting
+        self.collectives = 0
+        self.said = []
+
+    def all_reduce_max(self, values, wait):
+        self.collectives += 1
+        return self.meeting.reduce(self.rank, values, (wait.sequence, self.collectives))
+
+    def abandon(self, sequence, why):
+        self.said.append((sequence, why))
+        with self.meeting.condition:
+            self.meeting.ended[self.rank] = (sequence, why)
+            self.meeting.condition.notify_all()
+
+
+def on_ranks(work, size=2):
+    """Run `work(seat)` on threads as ranks; results in the order of ranks."""
+    meeting = Meeting(size)
+    seats = [Seat(meeting, rank) for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(work, seat) for seat in seats]
+        return [future.exception() or future.result() for future in futures], seats
+
+
+def make(store, costs, key_fn=lambda x: x, rank=0):
+    clock = [1000]
+
+    @disttune.autotune(
+        [{"c": c} for c in (1, 2, 3)],
+        key_fn,
+        timer=lambda: clock[0],
+        store=store / f"rank{rank}",
+        name="f",
+        version="1",
+    )
+    def f(x, c):
+        clock[0] += costs[c]
+        return c
+
+    return f
+
+
+def test_all_ranks_choose_by_the_slowest(tmp_path):
+    costs = [{1: 10, 2: 50, 3: 40}, {1: 90, 2: 50, 3: 60}]
+
+    def work(seat):
+        f = make(tmp_path, costs[seat.rank], rank=seat.rank)
+        first = f(5, autotune_pg=seat)
+        used = seat.collectives
+        assert f(5, autotune_pg=seat) == first
+        assert seat.collectives == used, "a warm call performs no collective"
+        assert used > 0
+        return first
+
+    results, _ = on_ranks(work)
+    assert results == [2, 2]
+
+
+def test_two_groups_are_two_places(tmp_path):
+    def work(seat):
+        f = make(tmp_path, {1: 1, 2: 2, 3: 3}, rank=seat.rank)
+        f(5, autotune_pg=seat)
+        f(5, autotune_pg=disttune.LOCAL)
+        return len(f.best_configs), f.result(5).group, f.result(5, autotune_pg=seat).group
+
+    results, _ = on_ranks(work)
+    for alone, local, group in results:
+        assert alone == 1, "best_configs shows the default group's, here none"
+        assert local is None
+        assert group["size"] == 2
+
+
+def test_a_key_function_that_raises_tells_the_others(tmp_path):
+    def work(seat):
+        def key(x):
+            if seat.rank == 1:
+                raise ZeroDivisionError("mine")
+            return x
+
+        f = make(tmp_path, {1: 1, 2: 2, 3: 3}, key, rank=seat.rank)
+        return f(5, autotune_pg=seat)
+
+    results, seats = on_ranks(work)
+    assert isinstance(results[0], disttune.PeerFailed)
+    assert isinstance(results[1], ZeroDivisionError)
+    assert "ZeroDivisionError" in seats[1].said[0][1]
+
+
+def test_the_default_group(tmp_path):
+    def work(seat):
+        f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)
+        f(5)
+        return f, seat.collectives
+
+    try:
+        disttune.set_default_group(disttune.LOCAL)
+        results, _ = on_ranks(work)
+    finally:
+        disttune.set_default_group(None)
+    assert [used for _, used in results] == [0, 0]
+
+
+def test_what_is_no_group_is_refused(tmp_path):
+    f = make(tmp_path, {1: 3, 2: 2, 3: 1})
+    with pytest.raises(ValueError, match="3"):
+        f(5, autotune_pg=3)
+
+
+def test_barrier(tmp_path):
+    results, seats = on_ranks(lambda seat: disttune.barrier(seat, timeout=30))
+    assert results == [None, None]
+    assert all(seat.collectives > 0 for seat in seats)
+    assert disttune.barrier() is None
+    with pytest.raises(ValueError, match="seconds"):
+        disttune.barrier(timeout=0)
