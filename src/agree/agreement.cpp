@@ -38,7 +38,12 @@ Agreement::Agreement(ProcessGroup* group, std::chrono::nanoseconds timeout, std:
       m_what(std::move(what)) {
   if (alone()) return;
   take_turn();
-  Pulse::of_process().add(*m_group);
+  try {
+    Pulse::of_process().add(*m_group);
+  } catch (...) {  // no memory, no thread: the turn must not stay taken
+    end(false);
+    throw;
+  }
 }
 
 Agreement::~Agreement() { abandon("the call ended with an exception"); }

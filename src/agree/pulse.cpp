@@ -1,6 +1,7 @@
 #include "agree/pulse.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace disttune::agree {
 
@@ -9,35 +10,32 @@ Pulse& Pulse::of_process() {
   return pulse;
 }
 
-Pulse::~Pulse() {
-  {
-    const std::lock_guard lock(m_mutex);
-    m_ends = true;
-  }
-  m_changed.notify_all();
-  if (m_thread.joinable()) m_thread.join();
-}
-
 void Pulse::add(ProcessGroup& group) {
   const std::lock_guard lock(m_mutex);
   m_groups.push_back(&group);
-  if (!m_thread.joinable()) m_thread = std::thread([this] { beat(); });
-  if (m_groups.size() == 1) m_changed.notify_all();
+  if (m_thread.joinable()) return;
+  m_thread = std::thread([this, generation = m_generation] { beat(generation); });
 }
 
 void Pulse::remove(ProcessGroup& group) noexcept {
-  const std::lock_guard lock(m_mutex);
-  if (const auto at = std::ranges::find(m_groups, &group); at != m_groups.end()) m_groups.erase(at);
+  std::thread ending;
+  {
+    const std::lock_guard lock(m_mutex);
+    if (const auto at = std::ranges::find(m_groups, &group); at != m_groups.end())
+      m_groups.erase(at);
+    if (!m_groups.empty()) return;
+    ending = std::move(m_thread);
+    ++m_generation;
+  }
+  m_changed.notify_all();
+  if (ending.joinable()) ending.join();
 }
 
-void Pulse::beat() {
+void Pulse::beat(std::uint64_t generation) {
   std::unique_lock lock(m_mutex);
-  while (!m_ends) {
-    if (m_groups.empty()) {
-      m_changed.wait(lock);
-      continue;
-    }
+  while (generation == m_generation) {
     if (m_changed.wait_for(lock, m_interval) == std::cv_status::no_timeout) continue;
+    if (generation != m_generation) return;
     for (ProcessGroup* group : m_groups) group->alive();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -12,12 +13,13 @@
 
 namespace disttune::agree {
 
-/// One thread for all groups of the process; it runs only while a group is listed. Thread-safe. Not
-/// to be called with a lock held that `ProcessGroup::alive` takes.
+/// One thread for all groups of the process. It ends with the last group that is listed, so a
+/// process that forks between tunings leaves no thread behind. Thread-safe. Not to be called with a
+/// lock held that `ProcessGroup::alive` takes.
 class Pulse {
  public:
   explicit Pulse(std::chrono::nanoseconds interval) : m_interval(interval) {}
-  ~Pulse();
+  ~Pulse() = default;  ///< when no group is listed
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
@@ -28,13 +30,13 @@ class Pulse {
   void remove(ProcessGroup& group) noexcept;
 
  private:
-  void beat();
+  void beat(std::uint64_t generation);
 
   std::chrono::nanoseconds m_interval;
   std::mutex m_mutex;
   std::condition_variable m_changed;
   std::vector<ProcessGroup*> m_groups;
-  bool m_ends = false;
+  std::uint64_t m_generation = 0;  ///< of m_thread; an older thread ends
   std::thread m_thread;
 };
 
