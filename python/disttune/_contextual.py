@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _core
 from ._contextual_call import ContextualCall
-from ._contextual_patch import enter, leave
+from ._contextual_patch import end, find_classes, made_call, refuse
 from ._groups import LOCAL, default_group_is_set, resolve_group
 
 __all__ = ["ContextualAutoTuner", "contextual_autotune"]
@@ -154,40 +154,52 @@ class ContextualAutoTuner:
             )
         functools.update_wrapper(self, fn)
         self.fn = fn
-        self._name = str(
+        self.name = str(
             getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
         )
         self._options = options
+        self._is_dist = bool(options["is_dist"])
 
     def __repr__(self) -> str:
-        return f"<contextual_autotune of {self._name}>"
+        return f"<contextual_autotune of {self.name}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; tune first what is not decided."""
-        call = ContextualCall(self._name, self._options, self._seat())
-        enter(call)
+        seat = self._seat() if self._is_dist else None
+        if not _core.begin_call(self, seat, find_classes):
+            refuse(self.name)
         try:
             try:
                 result = self.fn(*args, **kwargs)
             except BaseException as error:
-                call.failed(error)
+                self._failed(error, seat)
                 raise
-            return call.complete(lambda: self.fn(*args, **kwargs), result)
+            if made_call[0] is None:
+                return result
+            return made_call[0].complete(functools.partial(self.fn, *args, **kwargs), result)
         finally:
-            leave()
-            call.close()
+            end()
+
+    def new_call(self) -> ContextualCall:
+        """Make the object of a call that is under way; asked for by its first slow launch."""
+        seat = self._seat() if self._is_dist else None
+        return ContextualCall(self.name, self._options, seat)
+
+    @staticmethod
+    def _failed(error: BaseException, seat: _core.ProcessGroup | None) -> None:
+        if made_call[0] is not None:
+            made_call[0].failed(error)
+        elif seat is not None:
+            _core.abandon_call(seat, f"{type(error).__name__}: {error}")
 
     def _seat(self) -> _core.ProcessGroup | None:
-        options = self._options
-        if not options["is_dist"]:
-            return None
-        group = options["group"]
+        group = self._options["group"]
         if group is None and not default_group_is_set() and not _distributed_is_ready():
             raise ValueError(
-                f"disttune: contextual call '{self._name}' has is_dist=True, but torch.distributed "
+                f"disttune: contextual call '{self.name}' has is_dist=True, but torch.distributed "
                 "is not initialised: call torch.distributed.init_process_group first, give group=, "
                 "or use is_dist=False"
             )

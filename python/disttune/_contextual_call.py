@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _core
 from ._contextual_kernel import (
+    all_arguments,
     answers_from_cache,
     described_config,
     described_key,
@@ -24,7 +25,7 @@ from ._contextual_kernel import (
     listeners,
     merged_arguments,
     pruned_configs,
-    all_arguments,
+    tell_tuned,
 )
 from ._contextual_launch import CompilingLaunch, Launch, compiles_ahead, on_torch_device
 from ._contextual_patch import watch_new_classes
@@ -142,6 +143,7 @@ class Entry:
                 for place, status, _, samples in candidates
             }
             kernel.bench_time = time.monotonic() - self.began
+            tell_tuned(kernel, self.key)
 
     def close(self) -> None:
         """Leave nothing behind of a tuning that did not end."""
@@ -174,7 +176,6 @@ class ContextualCall:
 
     def __init__(self, name: str, options: dict[str, Any], seat: Any) -> None:
         self.name = name
-        self.owner = threading.get_ident()
         self._options = options
         self.seat = seat
         self._core: Any = None
@@ -186,12 +187,11 @@ class ContextualCall:
     # ---- passes
 
     def failed(self, error: BaseException) -> None:
-        """The first pass raised."""
-        why = f"{type(error).__name__}: {error}"
+        """Tell the other ranks that the first pass raised."""
         if self._core is not None:
-            self._core.abandon(why)
+            self._core.abandon(f"{type(error).__name__}: {error}")
         elif self.seat is not None:
-            _core.abandon_call(self.seat, why)
+            _core.abandon_call(self.seat, f"{type(error).__name__}: {error}")
 
     def complete(self, outer: Callable[[], Any], first: Any) -> Any:
         """Run the other passes, where the first met something to tune; return the last result."""

@@ -27,6 +27,7 @@ __all__ = [
     "listeners",
     "merged_arguments",
     "pruned_configs",
+    "tell_tuned",
 ]
 
 
@@ -261,3 +262,29 @@ def listener_is_set() -> bool:
     """Whether somebody listens to what Triton's own ``run`` tells."""
     found = listeners()
     return found is not None and found.get("listener") is not None
+
+
+def tell_tuned(kernel: Any, key: tuple[Any, ...]) -> None:
+    """Tell of a finished tuning what Triton's own ``run`` tells: to its listener, and in print."""
+    autotuning = getattr(sys.modules.get("triton.knobs"), "autotuning", None)
+    if autotuning is None:
+        return
+    listener = getattr(autotuning, "listener", None)
+    if listener is not None:
+        below = kernel.fn
+        while not inspect.isfunction(getattr(below, "fn", None)) and hasattr(below, "fn"):
+            below = below.fn
+        listener(
+            fn=below,
+            key=key,
+            best_config=kernel.best_config,
+            configs_timings=kernel.configs_timings,
+            duration=kernel.bench_time,
+            cache_hit=False,
+        )
+    if getattr(autotuning, "print", False):
+        print(
+            f"Triton autotuning for function {kernel_name(kernel)},\nwith key as {key},\n"
+            f"finished after {kernel.bench_time:.2f}s,\n"
+            f"best config selected: {kernel.best_config};"
+        )

@@ -2,7 +2,8 @@
 
 Every launch of an autotuned kernel goes through ``run`` of its class. It is replaced on Triton's
 ``Autotuner`` and on every subclass that has a ``run`` of its own, and put back when the call ends,
-however it ends. Nothing of Triton is imported here.
+however it ends. Nothing of Triton is imported here. The replacing is done by the compiled part,
+which also makes decided launches itself; the call's object is made when a launch needs it.
 """
 
 from __future__ import annotations
@@ -19,78 +20,51 @@ from . import _core
 if TYPE_CHECKING:
     from ._contextual_call import ContextualCall
 
-__all__ = ["enter", "leave", "tuner_class", "watch_new_classes"]
+__all__ = ["end", "find_classes", "made_call", "refuse", "watch_new_classes"]
 
 _lock = threading.Lock()
-_active: ContextualCall | None = None
-#: Class, its own ``run``, ours.
-_replaced: list[tuple[type, Any, Any]] = []
+#: The object of the active call, once a launch has needed it.
+made_call: list[ContextualCall | None] = [None]
 
 
-def enter(call: ContextualCall) -> None:
-    """Make a call the active one and intercept launches.
-
-    Raises
-    ------
-    NestedContext
-        Another call is active, in this thread or in another one.
-    """
-    global _active
-    with _lock:
-        if _active is not None:
-            where = "inside" if _active.owner == call.owner else "while another thread is in"
-            raise _core.NestedContext(
-                f"disttune: contextual call '{call.name}' {where} contextual call "
-                f"'{_active.name}'; only one can be active: call one after the other"
-            )
-        _active = call
-        try:
-            watch_new_classes()
-        except BaseException:
-            _put_back()
-            _active = None
-            raise
-        _core.intercept(call.owner, call.seat)
+def refuse(name: str) -> None:
+    """Raise NestedContext: another call is active, in this thread or in another one."""
+    active = _core.active_call()
+    other, owner = active if active is not None else (None, 0)
+    where = "inside" if owner == threading.get_ident() else "while another thread is in"
+    raise _core.NestedContext(
+        f"disttune: contextual call '{name}' {where} contextual call "
+        f"'{getattr(other, 'name', 'another')}'; only one can be active: call one after the other"
+    )
 
 
-def leave() -> None:
-    """Put everything back."""
-    global _active
-    with _lock:
-        _core.intercept()
-        _active = None
-        _put_back()
+def end() -> None:
+    """Put everything back; the call's object, if there is one, leaves nothing behind."""
+    _core.end_call()
+    if made_call[0] is not None:
+        call, made_call[0] = made_call[0], None
+        call.close()
 
 
-def _put_back() -> None:
-    while _replaced:
-        cls, original, ours = _replaced.pop()
-        # Whoever wrapped ours meanwhile still reaches Triton's through it.
-        if cls.__dict__.get("run") is ours:
-            cls.run = original  # type: ignore[attr-defined]
-
-
-def tuner_class() -> type | None:
-    """Return Triton's ``Autotuner``, if Triton has been imported."""
-    module = sys.modules.get("triton.runtime.autotuner")
-    found = getattr(module, "Autotuner", None)
-    return found if isinstance(found, type) else None
+def find_classes() -> None:
+    """Make the list of the classes whose ``run`` is to be replaced."""
+    watch_new_classes()
 
 
 def watch_new_classes() -> None:
-    """Replace ``run`` where it is not ours yet; classes may be made while a call is active."""
-    top = tuner_class()
-    if top is None:
+    """Add the classes that are not watched yet; some are made while a call is active."""
+    module = sys.modules.get("triton.runtime.autotuner")
+    top = getattr(module, "Autotuner", None)
+    if not isinstance(top, type):
         return
+    watched = _core.watched_classes()
     for cls in _with_subclasses(top):
         own = cls.__dict__.get("run")
-        if own is None or any(own is ours for _, _, ours in _replaced):
+        if own is None or cls in watched:
             continue
         if cls is not top and _goes_on_to_base(own):
             continue  # the launch is met there
-        ours = _intercepting(own)
-        _replaced.append((cls, own, ours))
-        cls.run = ours  # type: ignore[attr-defined]
+        _core.watch_class(cls, own, _intercepting(own))
 
 
 def _with_subclasses(top: type) -> Iterator[type]:
@@ -115,29 +89,38 @@ def _intercepting(original: Any) -> Any:
     """Make what stands in the place of ``run``: known launches go their short way in there."""
 
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _active
-        if call is None or kwargs.get("warmup") or not _belongs(call):
+        call = None if kwargs.get("warmup") else _call_of_this_thread()
+        if call is None:
             return original(self, *args, **kwargs)
         return call.launch(self, original, args, kwargs)
 
     return functools.update_wrapper(_core.InterceptedRun(original, met), original, updated=())
 
 
-def _belongs(call: ContextualCall) -> bool:
-    """Whether this thread's launches are the call's: its own thread's, and those of threads that
-    Python did not start (autograd's), which only work for it."""
-    if threading.get_ident() == call.owner:
-        return True
-    return isinstance(threading.current_thread(), threading._DummyThread)
+def _call_of_this_thread() -> ContextualCall | None:
+    """Return the active call where this thread's launches are its own.
+
+    Those are its thread's, and those of threads that Python did not start (autograd's), which only
+    work for it.
+    """
+    active = _core.active_call()
+    if active is None:
+        return None
+    tuner, owner = active
+    if threading.get_ident() != owner and not isinstance(
+        threading.current_thread(), threading._DummyThread
+    ):
+        return None
+    with _lock:
+        if made_call[0] is None:
+            made_call[0] = tuner.new_call()
+        return made_call[0]
 
 
 def _forget() -> None:
     """After a fork the child has the parent's patches, but not its call."""
-    global _active, _lock
-    _lock = threading.Lock()
-    _core.intercept()
-    _active = None
-    _put_back()
+    _core.end_call()
+    made_call[0] = None
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -55,7 +55,7 @@ struct Expected {
 struct KnownLaunch {
   Py_ssize_t positional = 0;
   std::vector<Ref> names{};  ///< of the keywords, in order
-  Py_ssize_t warmup = -1;  ///< its place; must be False
+  Py_ssize_t warmup = -1;    ///< its place; must be False
   std::vector<Expected> arguments{};
   Py_ssize_t device_place = -1;
   Ref device{};
@@ -89,6 +89,8 @@ struct Names {
   PyObject* best_config = PyUnicode_InternFromString("best_config");
   PyObject* nargs = PyUnicode_InternFromString("nargs");
   PyObject* warmup = PyUnicode_InternFromString("warmup");
+  PyObject* subclasses = PyUnicode_InternFromString("__subclasses__");
+  PyObject* tuner_module = PyUnicode_InternFromString("triton.runtime.autotuner");
 };
 const Names& names() {
   static const Names n;
@@ -371,16 +373,117 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
   }
 }
 
-/// intercept(owner, seat): launches of that thread belong to a call; intercept(): no call is
-/// active.
-PyObject* intercept(PyObject*, PyObject* given) {
-  PyObject* seat = nullptr;
-  unsigned long owner = 0;
-  if (PyArg_ParseTuple(given, "|kO", &owner, &seat) == 0) return nullptr;
-  g_active = g_settled = seat != nullptr;
-  g_owner = owner;
-  g_seat = seat;
+/// A tuner class, and what its `run` is outside and inside of calls.
+struct Patch {
+  Ref cls;
+  Ref original;
+  Ref ours;
+  Py_ssize_t subclasses = 0;
+};
+std::vector<Patch>& patches() {
+  static auto* const p = new std::vector<Patch>;
+  return *p;
+}
+
+PyObject* own_run(PyObject* cls) {
+  PyObject* run =
+      PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(cls)->tp_dict, names().run);
+  if (run == nullptr) PyErr_Clear();
+  return run;
+}
+Py_ssize_t subclasses_of(PyObject* cls) {
+  const Ref list = checked(PyObject_CallMethodNoArgs(cls, names().subclasses));
+  return PyList_GET_SIZE(list.get());
+}
+
+/// Whether the list of classes is what it was when it was made.
+bool patches_fit() {
+  if (patches().empty()) {
+    PyObject* modules = PyImport_GetModuleDict();
+    return PyDict_GetItemWithError(modules, names().tuner_module) == nullptr;
+  }
+  return std::ranges::all_of(patches(), [](const Patch& p) {
+    return own_run(p.cls.get()) == p.original.get() && subclasses_of(p.cls.get()) == p.subclasses;
+  });
+}
+
+void put_back() noexcept {
+  for (auto p = patches().rbegin(); p != patches().rend(); ++p)
+    // Whoever wrapped ours meanwhile still reaches Triton's through it.
+    if (own_run(p->cls.get()) == p->ours.get() &&
+        PyObject_SetAttr(p->cls.get(), names().run, p->original.get()) < 0)
+      PyErr_WriteUnraisable(p->cls.get());
+}
+
+Ref g_call;  // what the front end calls the active call
+
+void end_active_call() noexcept {
+  if (!g_active) return;
+  g_active = g_settled = false;
+  g_seat = nullptr;
+  const Ref ended = std::move(g_call);
+  put_back();
+}
+
+/// watch_class(cls, original, ours): inside a call, `run` of `cls` is `ours`.
+PyObject* watch_class(PyObject*, PyObject* given) {
+  PyObject *cls, *original, *ours;
+  if (PyArg_ParseTuple(given, "O!OO", &PyType_Type, &cls, &original, &ours) == 0) return nullptr;
+  try {
+    if (g_active) checked(PyObject_SetAttr(cls, names().run, ours));
+    patches().push_back(
+        {Ref::borrow(cls), Ref::borrow(original), Ref::borrow(ours), subclasses_of(cls)});
+    Py_RETURN_NONE;
+  } catch (const ErrorSet&) {
+    return nullptr;
+  }
+}
+
+/// begin_call(call, seat, find_classes): False where another call is active.
+PyObject* begin_call(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  if (count != 3) {
+    PyErr_SetString(PyExc_TypeError, "begin_call(call, seat, find_classes)");
+    return nullptr;
+  }
+  if (g_active) Py_RETURN_FALSE;
+  try {
+    if (!patches_fit()) {
+      patches().clear();
+      checked(PyObject_CallNoArgs(given[2]));
+      if (g_active) Py_RETURN_FALSE;  // another thread was quicker
+    }
+    g_active = g_settled = true;
+    g_owner = PyThread_get_thread_ident();
+    g_seat = given[1];
+    g_call = Ref::borrow(given[0]);
+    for (const Patch& p : patches())
+      checked(PyObject_SetAttr(p.cls.get(), names().run, p.ours.get()));
+    Py_RETURN_TRUE;
+  } catch (const ErrorSet&) {
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    end_active_call();
+    PyErr_Restore(type, value, trace);
+    return nullptr;
+  }
+}
+
+PyObject* end_call(PyObject*, PyObject*) {
+  end_active_call();
   Py_RETURN_NONE;
+}
+
+/// (call, owner) of the active call, or None.
+PyObject* active_call(PyObject*, PyObject*) {
+  if (!g_active) Py_RETURN_NONE;
+  return Py_BuildValue("Ok", g_call.get(), g_owner);
+}
+/// The classes that are watched.
+PyObject* watched_classes(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  for (const Patch& p : patches())
+    if (list == nullptr || PyList_Append(list, p.cls.get()) < 0) return nullptr;
+  return list;
 }
 /// The active call has begun to tune: its launches are no plain ones.
 PyObject* intercept_all(PyObject*, PyObject*) {
@@ -392,8 +495,15 @@ PyMethodDef k_functions[] = {
     {"remember_launch", remember_launch, METH_VARARGS,
      "remember_launch(kernel, args, kwargs, key, config, tuned, key_names, seat, listener_dict): "
      "a decided key's launch, made the short way from now on; False where it cannot be."},
-    {"intercept", intercept, METH_VARARGS,
-     "intercept(owner, seat): a call is active; intercept(): none is."},
+    {"begin_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(begin_call)),
+     METH_FASTCALL,
+     "begin_call(call, seat, find_classes): a call is active from now on, and launches come to it; "
+     "False where another one is."},
+    {"end_call", end_call, METH_NOARGS, "Put everything back."},
+    {"active_call", active_call, METH_NOARGS, "(call, thread) of the active call, or None."},
+    {"watch_class", watch_class, METH_VARARGS,
+     "watch_class(cls, original, ours): inside a call, `run` of `cls` is `ours`."},
+    {"watched_classes", watched_classes, METH_NOARGS, "The classes that are watched."},
     {"intercept_all", intercept_all, METH_NOARGS, "The active call has begun to tune."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -1,4 +1,7 @@
-// The launch of a decided kernel inside a contextual call, made shorter than Triton's own: the
+// Launches of Triton's autotuned kernels come to a contextual call while one is active: `run` of
+// Triton's classes is replaced when it begins, and put back when it ends.
+//
+// The launch of a decided kernel is made shorter than Triton's own: the
 // arguments are compared with those of a launch that was made before, and then the configuration's
 // values are added and the launch is passed on. Whatever differs (an argument's type, dtype or
 // device, a key's value, any attribute of the kernel or the configuration, a listener) is left to
@@ -10,7 +13,7 @@
 
 namespace disttune::python {
 
-/// Adds InterceptedRun, remember_launch, intercept and intercept_all. Throws ErrorSet.
+/// Adds InterceptedRun and the functions around it. Throws ErrorSet.
 void add_fast_launch(PyObject* module);
 
 }  // namespace disttune::python

@@ -1,10 +1,10 @@
 """One rank for test_contextual_ranks.py: scenarios, rank, size, init."""
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
-import os
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 os.environ["TRITON_DIST_AUTOTUNE_CONTEXT_LOGS"] = tempfile.mkdtemp()
