@@ -134,6 +134,7 @@ def rank_main(rank: int, world: int, init: str, results: Any) -> None:
 
 def main(report: Report) -> None:
     """Measure and report; needs two CUDA devices."""
+    import ranks_gpu  # by this name the spawned processes can import it
     import torch
 
     if torch.cuda.device_count() < 2:
@@ -143,7 +144,9 @@ def main(report: Report) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         init = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    ranks = torch.multiprocessing.spawn(rank_main, args=(2, init, results), nprocs=2, join=False)
+    ranks = torch.multiprocessing.spawn(
+        ranks_gpu.rank_main, args=(2, init, results), nprocs=2, join=False
+    )
     figures = results.get()
     while not ranks.join():
         pass
