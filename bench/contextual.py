@@ -36,7 +36,7 @@ class StandIn:
         """Launch nothing."""
 
     def __getitem__(self, grid: Any) -> Any:
-        return lambda *args, **kwargs: self.run(grid=grid, warmup=False, *args, **kwargs)
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
 
 
 def on_gpu() -> tuple[Any, Any] | None:

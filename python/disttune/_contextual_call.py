@@ -60,7 +60,8 @@ class _Choices:
                 del self._decided[key]
             return None, None
         if ours is not None and any(config is cached for config, _ in ours.values()):
-            config, seats = ours.get((*map(type, key), place), (None, ()))
+            typed = (*map(type, key), place)
+            config, seats = ours.get(typed, (None, ()))
             decided = config if seat is None or seat in seats else None
             return decided, config
         if ours is not None:
@@ -70,7 +71,8 @@ class _Choices:
     def put(self, key: Any, place: Any, seat: Any, config: Any) -> None:
         """Remember a decision."""
         ours = self._decided.setdefault(key, {})
-        before, seats = ours.get((*map(type, key), place), (None, set()))
+        typed = (*map(type, key), place)
+        before, seats = ours.get(typed, (None, set()))
         seats = set(seats) if before is config else set()
         if seat is not None:
             seats.add(seat)
@@ -228,7 +230,7 @@ class ContextualCall:
         place, device, stream = _where(args, kwargs)
         choices = _choices_of(kernel)
         try:
-            entry = self._entries.get((id(kernel), key, *map(type, key), place))
+            entry = self._entries.get((id(kernel), key, (*map(type, key),), place))
         except TypeError:
             entry = None
         if entry is None:
@@ -241,7 +243,7 @@ class ContextualCall:
         self._note_override(choices, entry, args, kwargs)
         return launch.finish()
 
-    def _launch_decided(
+    def _launch_decided(  # noqa: PLR0917 - a launch, and what was found out about it
         self,
         kernel: Any,
         original: Any,
@@ -264,7 +266,7 @@ class ContextualCall:
         args, kwargs = merged_arguments(kernel, args, kwargs, tuned)
         return kernel.fn.run(*args, **kwargs)
 
-    def _meet(
+    def _meet(  # noqa: PLR0917 - the same
         self,
         kernel: Any,
         original: Any,
@@ -278,7 +280,7 @@ class ContextualCall:
         configs = pruned_configs(kernel, original, args, kwargs)
         entry = Entry(kernel, key, place, configs, held)
         with self._lock:
-            entry = self._entries.setdefault((id(kernel), key, *map(type, key), place), entry)
+            entry = self._entries.setdefault((id(kernel), key, (*map(type, key),), place), entry)
             self._kernels[id(kernel)] = kernel
             self._of_core[id(entry.core)] = entry
         return entry

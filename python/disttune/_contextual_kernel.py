@@ -56,7 +56,7 @@ def _function(kernel: Any) -> Any:
 def _named(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that are the kernel's own, in Triton's order."""
     names = kernel.arg_names
-    named = dict(zip(names, args))
+    named = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
         if name in names:
             named[name] = value
@@ -118,7 +118,7 @@ def pruned_configs(
             if isinstance(kernel.keys, Mapping) and not hasattr(kernel, "generate_key_and_configs"):
                 found = _generated_by_run(kernel, original, args, kwargs)
             else:
-                kernel.nargs = dict(zip(kernel.arg_names, args))
+                kernel.nargs = dict(zip(kernel.arg_names, args, strict=False))
                 found = _prune(kernel, kwargs)
         except Exception as error:
             if type(error).__name__ != "AutotunerError":
@@ -127,8 +127,8 @@ def pruned_configs(
     if not found:
         pruned = "".join(f"\n  {config}: pruned" for config in kernel.configs)
         raise _core.NoValidConfig(
-            f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning left "
-            f"none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
+            f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning "
+            f"left none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
         )
     return list(found)
 
@@ -224,7 +224,7 @@ def all_arguments(
     kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tuned: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what Triton gives to hooks: all arguments by name."""
-    return {**dict(zip(kernel.arg_names, args)), **kwargs, **tuned}
+    return {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs, **tuned}
 
 
 def hook_argument(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:

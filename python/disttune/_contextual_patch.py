@@ -68,8 +68,9 @@ def watch_new_classes() -> None:
 
 
 def _with_subclasses(top: type) -> Iterator[type]:
-    seen = {top}
-    waiting = [top]
+    seen: set[type] = {top}
+    waiting: list[type] = [top]
+    below: type
     while waiting:
         cls = waiting.pop()
         yield cls

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "errors.hpp"
 #include "object.hpp"
 
 namespace disttune::python {
@@ -107,6 +108,13 @@ bool g_active = false;       // a call is active
 bool g_settled = false;      // … and it is not tuning anything
 PyObject* g_seat = nullptr;  // the group that its choices need, or None; borrowed while active
 
+/// The instance's own attributes; null where it has no dict.
+Ref attributes_of(PyObject* object) noexcept {
+  Ref dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) PyErr_Clear();
+  return dict;
+}
+
 bool same_argument(const Expected& e, PyObject* value) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != e.type.get()) return false;
   if (e.value && e.value.get() != value) {
@@ -196,13 +204,14 @@ PyObject* intercepted_call(PyObject* self, PyObject* const* args, std::size_t na
   if (g_settled && g_owner == PyThread_get_thread_ident()) {
     PyObject* kernel = args[0];
     const auto plan = plans().find(kernel);
-    PyObject** dict = plan == plans().end() ? nullptr : _PyObject_GetDictPtr(kernel);
-    if (dict != nullptr && *dict != nullptr) {
+    const Ref dict = plan == plans().end() ? Ref{} : attributes_of(kernel);
+    if (dict) {
       const Py_ssize_t count =
           positional - 1 + (keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords));
       for (const auto& known : plan->second.launches)
-        if (spelled_alike(*known, positional - 1, keywords) && still_holds(*known, *dict, args + 1))
-          return launch(*known, kernel, *dict, args + 1, count);
+        if (spelled_alike(*known, positional - 1, keywords) &&
+            still_holds(*known, dict.get(), args + 1))
+          return launch(*known, kernel, dict.get(), args + 1, count);
     }
   }
   return PyObject_Vectorcall(run->met, args, nargsf, keywords);
@@ -293,11 +302,9 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
                        &key_names, &seat, &listener) == 0)
     return nullptr;
   try {
-    PyObject** kernel_dict = _PyObject_GetDictPtr(kernel);
-    PyObject** config_dict = _PyObject_GetDictPtr(config);
-    if (kernel_dict == nullptr || *kernel_dict == nullptr || config_dict == nullptr ||
-        *config_dict == nullptr)
-      Py_RETURN_FALSE;
+    const Ref kernel_dict = attributes_of(kernel);
+    const Ref config_dict = attributes_of(config);
+    if (!kernel_dict || !config_dict) Py_RETURN_FALSE;
     const Ref config_kwargs = checked(PyObject_GetAttrString(config, "kwargs"));
     const Ref cache = checked(PyObject_GetAttrString(kernel, "cache"));
     const Ref argument_names = checked(PyObject_GetAttrString(kernel, "arg_names"));
@@ -307,12 +314,12 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
         .key = Ref::borrow(key),
         .cache = cache,
         .config = Ref::borrow(config),
-        .config_dict = Ref::borrow(*config_dict),
+        .config_dict = config_dict,
         .config_kwargs = config_kwargs,
-        .config_attributes = Snapshot(*config_dict),
+        .config_attributes = Snapshot(config_dict.get()),
         .config_values = Snapshot(config_kwargs.get()),
-        .kernel_attributes =
-            Snapshot(*kernel_dict, {Ref::borrow(names().best_config), Ref::borrow(names().nargs)}),
+        .kernel_attributes = Snapshot(
+            kernel_dict.get(), {Ref::borrow(names().best_config), Ref::borrow(names().nargs)}),
         .listener_dict = listener == Py_None ? Ref{} : Ref::borrow(listener),
         .fn = checked(PyObject_GetAttrString(kernel, "fn")),
     });
@@ -363,8 +370,9 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
       PyTuple_SET_ITEM(known->merged_names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(merged[i]));
     Plan& plan = plan_of(kernel);
     // What does not hold any more goes first.
-    std::erase_if(plan.launches,
-                  [&](const auto& old) { return !old->kernel_attributes.matches(*kernel_dict); });
+    std::erase_if(plan.launches, [&](const auto& old) {
+      return !old->kernel_attributes.matches(kernel_dict.get());
+    });
     if (plan.launches.size() == k_most_launches) plan.launches.pop_back();
     plan.launches.insert(plan.launches.begin(), std::move(known));
     Py_RETURN_TRUE;
@@ -460,10 +468,9 @@ PyObject* begin_call(PyObject*, PyObject* const* given, Py_ssize_t count) {
       checked(PyObject_SetAttr(p.cls.get(), names().run, p.ours.get()));
     Py_RETURN_TRUE;
   } catch (const ErrorSet&) {
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
+    const Raised raised = Raised::take();
     end_active_call();
-    PyErr_Restore(type, value, trace);
+    raised.restore();
     return nullptr;
   }
 }

@@ -260,7 +260,7 @@ def test_tuned_values_by_position(clock, tune):
 
 def test_unhashable_key_values_name_the_kernel(clock, tune):
     kernel = make_kernel(clock, name="gemm7")
-    with pytest.raises(TypeError, match="gemm7.*hash"):
+    with pytest.raises(TypeError, match=r"gemm7.*hash"):
         tune()(lambda: kernel[(1,)](Tensor(), [1, 2]))()
 
 
@@ -365,7 +365,7 @@ def test_s53_pruned_to_nothing_names_the_kernel_and_every_configuration(clock, t
     kernel = make_kernel(
         clock, name="gemm7", prune_configs_by={"early_config_prune": lambda *a, **k: []}
     )
-    with pytest.raises(disttune.NoValidConfig, match="gemm7.*\n.*BLOCK: 4.*pruned\n.*BLOCK: 2"):
+    with pytest.raises(disttune.NoValidConfig, match=r"gemm7.*\n.*BLOCK: 4.*pruned\n.*BLOCK: 2"):
         tune()(lambda: kernel[(1,)](Tensor(), 1))()
     assert kernel.fn.launches == []
     assert not hasattr(kernel, "best_config")
@@ -558,7 +558,7 @@ def test_an_autotuner_above_another_is_two_contexts(clock, tune):
 
     class Above:
         fn = inner
-        arg_names = ["x", "n", "BLOCK", "STAGES"]
+        arg_names = ("x", "n", "BLOCK", "STAGES")
 
         def run(self, *args, STAGES, **kwargs):
             clock.spend(1000 * STAGES)

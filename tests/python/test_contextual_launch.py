@@ -145,7 +145,7 @@ def test_another_dtype_is_another_key(steady):
 
 
 def test_values_that_the_launch_passes_are_overridden_still(steady):
-    kernel, outer = steady
+    _, outer = steady
     assert outer(Tensor(DTYPE), 1, BLOCK=64) == ("compiled", 2)
     assert outer(Tensor(DTYPE), 1, BLOCK=64) == ("compiled", 2)
 

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
-import triton.language as tl
-from triton.runtime.autotuner import Autotuner
+import triton.language as tl  # noqa: E402
+from triton.runtime.autotuner import Autotuner  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
 ORIGINAL_RUN = Autotuner.run
@@ -155,7 +155,7 @@ def test_an_error_inside_a_kernel_names_it():
 
     kernel = triton.autotune(configs(64, 128), key=["n"])(broken_kernel)
     outer = contextual(lambda x: kernel[(1,)](x, n=1))
-    with pytest.raises(disttune.NoValidConfig, match="broken_kernel(.|\n)*undefined_name"):
+    with pytest.raises(disttune.NoValidConfig, match=r"broken_kernel(.|\n)*undefined_name"):
         outer(torch.zeros(128))
 
 
