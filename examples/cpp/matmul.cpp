@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <variant>
 #include <vector>
 
 #include "disttune/disttune.hpp"
@@ -111,7 +110,7 @@ int main() {
             return size % static_cast<std::size_t>(t.rows) == 0 &&
                    size % static_cast<std::size_t>(t.columns) == 0;
           })
-          .check([&expected](const Blocking&, std::monostate, Input, Input, Matrix out,
+          .check([&expected](const Blocking&, Input, Input, Matrix out,
                              std::size_t) -> std::optional<std::string> {
             const double difference = largest_difference(out, expected);
             if (difference < 1e-3) return std::nullopt;

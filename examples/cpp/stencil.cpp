@@ -89,23 +89,23 @@ int main() {
 
   int launches = 0;
   const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-  const auto step = disttune::autotune(
-                        "example_stencil",
-                        disttune::Space<Tiling>{Tiling{}} + grid(&Tiling::threads, {1, 2, 4, 8}) *
-                                                                grid(&Tiling::rows, {4, 32}) *
-                                                                grid(&Tiling::columns, {128, 1024}),
-                        [](const Grid& g) { return std::tuple(g.height, g.width); },
-                        [&launches](const Tiling& t, const Grid& g) {
-                          ++launches;
-                          sweep(t, g);
-                        })
-                        .source(DISTTUNE_SOURCE_DIGEST)
-                        .prune([cores](const Tiling& t, const Grid&) { return t.threads <= cores; })
-                        .check([&expected](const Tiling&, std::monostate,
-                                           const Grid& g) -> std::optional<std::string> {
-                          if (same(g.out, expected)) return std::nullopt;
-                          return "differs from the plain sweep";
-                        });
+  const auto step =
+      disttune::autotune(
+          "example_stencil",
+          disttune::Space<Tiling>{Tiling{}} + grid(&Tiling::threads, {1, 2, 4, 8}) *
+                                                  grid(&Tiling::rows, {4, 32}) *
+                                                  grid(&Tiling::columns, {128, 1024}),
+          [](const Grid& g) { return std::tuple(g.height, g.width); },
+          [&launches](const Tiling& t, const Grid& g) {
+            ++launches;
+            sweep(t, g);
+          })
+          .source(DISTTUNE_SOURCE_DIGEST)
+          .prune([cores](const Tiling& t, const Grid&) { return t.threads <= cores; })
+          .check([&expected](const Tiling&, const Grid& g) -> std::optional<std::string> {
+            if (same(g.out, expected)) return std::nullopt;
+            return "differs from the plain sweep";
+          });
 
   const Grid g{in, out, height, width};
   const disttune::Explanation before = step.explain(g);

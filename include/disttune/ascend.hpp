@@ -10,8 +10,8 @@ DISTTUNE_NAMESPACE_BEGIN
 /// thread; null is that context's default stream. The program has called aclInit and aclrtSetDevice
 /// before; disttune neither initialises nor finalises the runtime.
 ///
-/// Samples are timing events. The stream is held by a value wait where the product has it (Atlas A2,
-/// A3, 950), else by a host function, else not at all; the record says which. The flush fills a
+/// Samples are timing events. The stream is held by a value wait where the product has it (Atlas
+/// A2, A3, 950), else by a host function, else not at all; the record says which. The flush fills a
 /// buffer of the L2's size. This was written from the public interface and checked against a
 /// contract library (tests/ascend_contract); it has not run on an NPU.
 ///

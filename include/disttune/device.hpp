@@ -42,6 +42,11 @@ class StreamTimer {
   /// "host_function".
   [[nodiscard]] virtual std::string_view gate() const noexcept { return "none"; }
 
+  /// True while the stream is being captured into a graph: for devices that only a timer can ask
+  /// (`Device::capturing` is asked first, and before a timer is opened). Then the call ends in
+  /// CaptureError before anything is queued.
+  [[nodiscard]] virtual bool capturing() const { return false; }
+
   /// Queues a flush of the device's cache.
   virtual void flush() {}
   /// Waits for all queued work. False: not done by the deadline. Throws DeviceLost.
@@ -65,7 +70,7 @@ class Device {
   virtual ~Device() = default;
 
   /// "host", "cuda", "hip", "opencl", "ascend", "torch.cuda" …: what messages call it.
-  [[nodiscard]] virtual std::string_view kind() const noexcept = 0;
+  [[nodiscard]] virtual std::string_view kind() const noexcept { return "device"; }
   /// Whether samples are taken on the device's own clock ("device") or the host's ("host").
   [[nodiscard]] virtual std::string_view clock() const noexcept { return "device"; }
   /// Hardware of the device in use, as in the key: a dict value without software versions, clocks

@@ -40,8 +40,8 @@ DISTTUNE_NAMESPACE_BEGIN
 /// What one call asks for: `launcher.with({.verbose = true})(args…)`. The group is not kept.
 struct CallOptions {
   bool tune = true;               ///< false: entry 0 runs, nothing is looked up
-  bool verbose = false;           ///< this call's progress on standard error
   ProcessGroup* group = nullptr;  ///< null: the launcher's own group, else none
+  bool verbose = false;           ///< this call's progress on standard error
 };
 
 /// A tuned launcher; made by `autotune` or `tuned_kernel`. Calls are thread-safe: a warm call takes
@@ -77,19 +77,25 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   using Owned =
       detail::owned_t<std::invoke_result_t<const Key&, const std::remove_reference_t<Args>&...>>;
 
+  using Check = std::conditional_t<
+      std::is_void_v<R>,
+      std::function<std::optional<std::string>(const C&, std::remove_reference_t<Args>&...)>,
+      std::function<std::optional<std::string>(const C&, const Result&,
+                                               std::remove_reference_t<Args>&...)>>;
+
  public:
   Tuned(std::string name, Space<C> space, Key key, Launch launch, bool kernel = false)
       : m(std::make_unique<State>(std::move(name), std::move(space), std::move(key),
                                   std::move(launch), kernel)) {}
 
-  /// Part of the launcher's identity; with it, records are shared with a Python launcher of equal
-  /// name and version. Raise it when the launch changes.
+  /// With it the launcher's identity is its name and version and nothing else: records are shared
+  /// with a Python launcher of equal name and version. Raise it when the launch changes.
   [[nodiscard]] Tuned version(std::string v) && {
     m->version = std::move(v);
     return std::move(*this);
   }
   /// A digest of the source instead: `.source(DISTTUNE_SOURCE_DIGEST)` with the CMake function
-  /// `disttune_source_digest(target FILES …)`.
+  /// `disttune_source_digest(target FILES …)`. Without effect beside a version.
   [[nodiscard]] Tuned source(std::string digest) && {
     m->source = std::move(digest);
     return std::move(*this);
@@ -123,10 +129,9 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     m->before_each = std::move(f);
     return std::move(*this);
   }
-  /// Looks at one untimed run of each candidate; a text says what is wrong with its result.
-  [[nodiscard]] Tuned check(std::function<std::optional<std::string>(
-                                const C&, const Result&, std::remove_reference_t<Args>&...)>
-                                f) && {
+  /// Looks at one untimed run of each candidate: `check(config, result, args…)`, without `result`
+  /// where the launch returns nothing. A text says what is wrong (`wrong_result`).
+  [[nodiscard]] Tuned check(Check f) && {
     m->check = std::move(f);
     m->options.checked = true;
     return std::move(*this);
@@ -238,8 +243,10 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
         spec.options = options;
         spec.identity = [this] {
           std::vector<std::pair<Value, Value>> parts{{Value("name"), Value(name)}};
-          if (!version.empty()) parts.emplace_back(Value("version"), Value(version));
-          if (!source.empty()) parts.emplace_back(Value("source"), Value(source));
+          if (!version.empty())
+            parts.emplace_back(Value("version"), Value(version));
+          else if (!source.empty())
+            parts.emplace_back(Value("source"), Value(source));
           return Value::dict(std::move(parts));
         };
         handle = std::make_unique<detail::Launcher>(std::move(spec));
@@ -258,9 +265,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     std::function<std::optional<std::string>(const Result&)> fails;
     std::function<void(const C&, const std::remove_reference_t<Args>&...)> prepare;
     std::function<void(std::remove_reference_t<Args>&...)> before_each;
-    std::function<std::optional<std::string>(const C&, const Result&,
-                                             std::remove_reference_t<Args>&...)>
-        check;
+    Check check;
     std::shared_ptr<ProcessGroup> group;
     detail::ChoiceTable<Owned, C> table;
     std::atomic<bool> devices_differ{false};  ///< then a warm call asks which device it is on
@@ -304,7 +309,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
       run(i);
       return apply([&](auto&... a) -> std::optional<std::string> {
         if constexpr (std::is_void_v<R>)
-          return state.check(state.space[i], std::monostate{}, a...);
+          return state.check(state.space[i], a...);
         else if constexpr (std::is_reference_v<R>)
           return state.check(state.space[i], *results.back(), a...);
         else

@@ -45,8 +45,9 @@ struct GroupState;  // sequence, closed or not, the exchanged shape: the agreeme
 /// One process's seat in a group. Used by one thread at a time (the session serialises).
 class ProcessGroup {
  public:
-  /// `ranks_per_node`: sorted numbers of ranks on each node, e.g. {8, 8}.
-  ProcessGroup(int rank, int size, std::vector<int> ranks_per_node);
+  /// `ranks_per_node`: how many ranks each node has, in any order, e.g. {8, 8}; empty: one node.
+  /// std::invalid_argument for a rank outside 0 … size - 1 or numbers that do not sum up to `size`.
+  ProcessGroup(int rank, int size, std::vector<int> ranks_per_node = {});
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
   virtual ~ProcessGroup();

@@ -18,7 +18,7 @@ DISTTUNE_NAMESPACE_BEGIN
 enum class Level { debug, info, warning, error };
 
 /// A cold call starts.
-struct MissEvent {
+struct Miss {
   std::string_view function;
   const RecordKey& key;
   std::string_view reason;                      ///< why the store did not serve
@@ -28,7 +28,7 @@ struct MissEvent {
   std::span<const CandidateRecord> space = {};  ///< all candidates, with what is known of them
 };
 /// One candidate was visited (or refused without a visit) on this rank.
-struct VisitEvent {
+struct VisitDone {
   std::string_view function;
   std::size_t index;  ///< in the launcher's space
   const Config& config;
@@ -39,14 +39,14 @@ struct VisitEvent {
   std::size_t total;
   int rank;
 };
-struct DecidedEvent {
+struct Decided {
   std::string_view function;
   const RecordKey& key;
   const TuningRecord& tuning;
   std::string_view file;  ///< where the record lies; empty if it could not be stored
   int rank;
 };
-struct MessageEvent {
+struct Message {
   Level level;
   std::string_view text;
   std::string_view cause;  ///< equal causes are one warning; empty: never merged
@@ -58,10 +58,10 @@ class Observer {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
   virtual ~Observer() = default;
-  virtual void miss(const MissEvent&) noexcept {}
-  virtual void visit_done(const VisitEvent&) noexcept {}
-  virtual void decided(const DecidedEvent&) noexcept {}
-  virtual void message(const MessageEvent&) noexcept {}
+  virtual void miss(const Miss&) noexcept {}
+  virtual void visit_done(const VisitDone&) noexcept {}
+  virtual void decided(const Decided&) noexcept {}
+  virtual void message(const Message&) noexcept {}
 };
 
 /// Adds an observer for the whole process; returns a token for `remove_observer`. Thread-safe.

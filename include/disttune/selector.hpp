@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,10 @@
 #include "disttune/version.hpp"
 
 DISTTUNE_NAMESPACE_BEGIN
+
+/// The least sample that is a status instead of a time: `k_failed + int(Status)`. Larger than any
+/// time, so that MAX over ranks lets the worst failure win.
+inline constexpr std::int64_t k_failed = std::numeric_limits<std::int64_t>::max() - 255;
 
 /// Run one candidate `untimed` times, then `timed` times.
 struct Visit {
@@ -55,11 +60,11 @@ class Selector {
 
   /// The next batch; empty when decided. The span lives until `report` or `stop`.
   [[nodiscard]] virtual std::span<const Visit> next() = 0;
-  /// The batch's timed runs in order, in nanoseconds after reduction; a failed run is a status code
-  /// (core/samples.hpp). A visit with a failed run has failed.
+  /// The batch's timed runs in order, in nanoseconds after reduction; from `k_failed` on it is no
+  /// time but a status. A visit with a failed run has failed, and all its runs say so.
   virtual void report(std::span<const std::int64_t> samples) = 0;
-  /// No more batches (the budget is spent): decide from what is known.
-  virtual void stop() = 0;
+  /// No more batches (the budget is spent): decide from what is known. `next` is not asked again.
+  virtual void stop() {}
   /// Valid once `next` is empty or `stop` was called.
   [[nodiscard]] virtual Decision decision() const = 0;
 };
@@ -67,7 +72,8 @@ class Selector {
 using SelectorFactory = std::function<std::unique_ptr<Selector>(const Problem&)>;
 
 /// Makes a strategy available to `strategy=` and STRATEGY under `name`. Thread-safe. Throws
-/// std::invalid_argument when the name is taken.
+/// std::invalid_argument when the name is taken. A call whose strategy asks for or chooses a
+/// candidate that does not exist, failed or was never timed ends in Error that says so.
 void register_strategy(std::string name, SelectorFactory factory);
 [[nodiscard]] std::vector<std::string> strategies();
 /// Throws std::invalid_argument that lists the known names.

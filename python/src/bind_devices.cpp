@@ -59,6 +59,12 @@ class PythonTimer final : public StreamTimer {
     if (m_holds) in_python_quietly([&] { self().attr("release")(); });
   }
   std::string_view gate() const noexcept override { return m_gate; }
+  bool capturing() const override {
+    return in_python([&] {
+      const nb::object capturing = ask(self(), "capturing");
+      return capturing.is_valid() && nb::cast<bool>(capturing);
+    });
+  }
   void flush() override {
     in_python([&] { ask(self(), "flush"); });
   }

@@ -41,6 +41,7 @@ class DrainedTimer final : public StreamTimer {
   }
   void release() noexcept override { m_timer->release(); }
   std::string_view gate() const noexcept override { return m_timer->gate(); }
+  bool capturing() const override { return m_timer->capturing(); }
   void flush() override {
     drain();
     m_timer->flush();

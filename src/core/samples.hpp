@@ -8,22 +8,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "disttune/record.hpp"
+#include "disttune/selector.hpp"
 
 namespace disttune::core {
 
-inline constexpr std::int64_t k_status_base = std::numeric_limits<std::int64_t>::max() - 255;
-
 [[nodiscard]] constexpr std::int64_t sample_of(Status status) noexcept {
-  return k_status_base + static_cast<std::int64_t>(status);
+  return k_failed + static_cast<std::int64_t>(status);
 }
 [[nodiscard]] constexpr bool is_failure(std::int64_t sample) noexcept {
-  return sample >= k_status_base;
+  return sample >= k_failed;
 }
 [[nodiscard]] constexpr Status status_of(std::int64_t sample) noexcept {
-  return is_failure(sample) ? static_cast<Status>(sample - k_status_base) : Status::ok;
+  return is_failure(sample) ? static_cast<Status>(sample - k_failed) : Status::ok;
 }
 
 /// Why a sample must be taken again.
@@ -33,10 +31,10 @@ enum class Retry : std::uint8_t {
   stalled,    ///< the gate had to be opened early
 };
 [[nodiscard]] constexpr std::int64_t sample_of(Retry retry) noexcept {
-  return k_status_base - 3 + static_cast<std::int64_t>(retry);
+  return k_failed - 3 + static_cast<std::int64_t>(retry);
 }
 [[nodiscard]] constexpr bool is_retry(std::int64_t sample) noexcept {
-  return sample >= sample_of(Retry::bad_clock) && sample < k_status_base;
+  return sample >= sample_of(Retry::bad_clock) && sample < k_failed;
 }
 [[nodiscard]] constexpr Retry retry_of(std::int64_t sample) noexcept {
   return static_cast<Retry>(sample - sample_of(Retry::bad_clock));

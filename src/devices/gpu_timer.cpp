@@ -22,7 +22,7 @@ GpuTimer::GpuTimer(std::shared_ptr<const GpuDriver> driver, void* stream, std::s
   check(m_driver->context_of(m_stream, m_context), "finding the stream's context");
   try {
     // Allocating would break a capture in progress, so this comes before everything else.
-    if (capturing(*m_driver, m_context, m_stream)) {
+    if (devices::capturing(*m_driver, m_context, m_stream)) {
       throw CaptureError(
           fmt::format("disttune: the {} stream {} is being captured into a graph, where nothing "
                       "can be tuned; call once with these arguments before the capture",

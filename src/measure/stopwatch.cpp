@@ -48,6 +48,10 @@ struct Stopwatch::Impl {
         timer(device->open(on.device ? on.handle : nullptr, samples)),
         gate(*timer, scripted ? policy.now : Now{}),
         readings(samples) {
+    if (timer->capturing())
+      throw CaptureError(
+          "disttune: a new key was met while its stream is being captured into a graph; call once "
+          "with these arguments before the capture");
     if (host_timed()) mode = TimingMode::ungated;
   }
 

@@ -79,7 +79,7 @@ std::string readable_ns(double ns) {
   return fmt::format("{:.3f} s", ns / 1e9);
 }
 
-void write_lines(const MissEvent& e, const Write& write) {
+void write_lines(const Miss& e, const Write& write) {
   write(Level::info, fmt::format("tuning {}: {} candidates{}; {}", e.function, e.candidates,
                                  rank_text(e.rank), one_line(e.reason)));
   write(Level::info, fmt::format("key {}", e.key.text().text()));
@@ -92,7 +92,7 @@ void write_lines(const MissEvent& e, const Write& write) {
   }
 }
 
-void write_lines(const VisitEvent& e, std::string_view key, const Write& write) {
+void write_lines(const VisitDone& e, std::string_view key, const Write& write) {
   const std::string who =
       fmt::format("{} candidate #{} ({})", e.function, e.index, one_line(e.config.display()));
   if (e.status != Status::ok) {
@@ -113,7 +113,7 @@ void write_lines(const VisitEvent& e, std::string_view key, const Write& write) 
                     all.empty() ? "none" : all));
 }
 
-void write_lines(const DecidedEvent& e, const Write& write) {
+void write_lines(const Decided& e, const Write& write) {
   std::vector<const CandidateRecord*> order;
   for (const CandidateRecord& c : e.tuning.candidates) order.push_back(&c);
   const auto score = [](const CandidateRecord* c) {

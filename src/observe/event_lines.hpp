@@ -13,12 +13,12 @@ namespace disttune::observe {
 using Write = std::function<void(Level, std::string_view)>;
 
 /// What is tuned and why, the key, the software versions, the candidates.
-void write_lines(const MissEvent&, const Write&);
+void write_lines(const Miss&, const Write&);
 /// A candidate's samples; a failure with all that it takes to repeat it: candidate, configuration,
 /// key, rank and phase.
-void write_lines(const VisitEvent&, std::string_view key, const Write&);
+void write_lines(const VisitDone&, std::string_view key, const Write&);
 /// The candidates, fastest first, then those without a time and why.
-void write_lines(const DecidedEvent&, const Write&);
+void write_lines(const Decided&, const Write&);
 
 [[nodiscard]] std::string_view name_of(Level level) noexcept;
 /// Line breaks as `\n`, so that a text stays one line.

@@ -75,15 +75,15 @@ class Listener {
     if (progress == "on" || columns > 0) m_progress.emplace(columns, write_stderr);
   }
 
-  void miss(const MissEvent& e) {
+  void miss(const Miss& e) {
     m_key = e.key.text().text();
     write_lines(e, facts());
   }
-  void visit_done(const VisitEvent& e) {
+  void visit_done(const VisitDone& e) {
     write_lines(e, m_key, facts());
     if (m_progress) m_progress->visit_done(e);
   }
-  void decided(const DecidedEvent& e) {
+  void decided(const Decided& e) {
     if (m_progress) m_progress->decided(e);
     write_lines(e, facts());
   }
@@ -154,9 +154,9 @@ Scope::Scope(std::filesystem::path log_file, bool verbose, std::string_view prog
 }
 Scope::~Scope() { t_listener = m_impl->outer; }
 
-void emit(const MissEvent& e) noexcept { tell(e, &Listener::miss, &Observer::miss); }
-void emit(const VisitEvent& e) noexcept { tell(e, &Listener::visit_done, &Observer::visit_done); }
-void emit(const DecidedEvent& e) noexcept { tell(e, &Listener::decided, &Observer::decided); }
+void emit(const Miss& e) noexcept { tell(e, &Listener::miss, &Observer::miss); }
+void emit(const VisitDone& e) noexcept { tell(e, &Listener::visit_done, &Observer::visit_done); }
+void emit(const Decided& e) noexcept { tell(e, &Listener::decided, &Observer::decided); }
 
 void message(Level level, std::string_view text, std::string_view cause) noexcept {
   quietly([&] {

@@ -14,9 +14,9 @@ namespace disttune::observe {
 
 /// Sends an event to every observer of the process and to the innermost Scope of this thread. Its
 /// lines also go to standard error at LOG_LEVEL, or from INFO on in a verbose scope. Never throws.
-void emit(const MissEvent&) noexcept;
-void emit(const VisitEvent&) noexcept;
-void emit(const DecidedEvent&) noexcept;
+void emit(const Miss&) noexcept;
+void emit(const VisitDone&) noexcept;
+void emit(const Decided&) noexcept;
 /// Messages go to the scope's log file, and to observers and standard error (at LOG_LEVEL). A
 /// warning with a cause goes there once a process; its memory is bounded: after 4096 causes it
 /// starts anew, so that a warning may be repeated but none is ever lost. Never throws.

@@ -14,7 +14,7 @@
 
 namespace disttune::observe {
 
-void Progress::visit_done(const VisitEvent& e) {
+void Progress::visit_done(const VisitDone& e) {
   if (e.rank > 0) return;  // one line a job, not one a rank
   const auto now = m_now();
   if (!m_began) m_began = now;
@@ -42,7 +42,7 @@ void Progress::visit_done(const VisitEvent& e) {
                                   : fmt::format(", best {} ({})", readable_ns(m_best_ns), m_best)));
 }
 
-void Progress::decided(const DecidedEvent&) { clear(); }
+void Progress::decided(const Decided&) { clear(); }
 
 void Progress::clear() {
   if (!m_on_screen) return;

@@ -27,8 +27,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void visit_done(const VisitEvent& e);
-  void decided(const DecidedEvent& e);
+  void visit_done(const VisitDone& e);
+  void decided(const Decided& e);
   /// Takes the line off the terminal, before anything else is written there.
   void clear();
 

@@ -32,18 +32,18 @@ class TraceFile final : public Observer {
     m_out << "[" << std::flush;
   }
 
-  void miss(const MissEvent& e) noexcept override {
+  void miss(const Miss& e) noexcept override {
     write(e.function, "miss", e.rank, false,
           {{"key", e.key.key.text()}, {"reason", e.reason}, {"candidates", e.candidates}});
   }
-  void visit_done(const VisitEvent& e) noexcept override {
+  void visit_done(const VisitDone& e) noexcept override {
     write(fmt::format("#{} {}", e.index, e.config.display()), "visit", e.rank, true,
           {{"function", e.function},
            {"status", to_string(e.status)},
            {"reason", e.reason},
            {"samples_ns", e.samples_ns}});
   }
-  void decided(const DecidedEvent& e) noexcept override {
+  void decided(const Decided& e) noexcept override {
     write(e.function, "decided", e.rank, false,
           {{"winner", e.tuning.winner ? e.tuning.winner->text() : std::string_view("none")},
            {"file", e.file}});

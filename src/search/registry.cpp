@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "disttune/selector.hpp"
+#include "search/checked.hpp"
 #include "search/choice.hpp"
 #include "search/fixed.hpp"
 #include "search/race.hpp"
@@ -68,9 +69,15 @@ void register_strategy(std::string name, SelectorFactory factory) {
   if (name.empty()) throw std::invalid_argument("disttune: a search strategy needs a name");
   if (!factory)
     throw std::invalid_argument("disttune: the search strategy '" + name + "' has no factory");
+  SelectorFactory checked =
+      [name, made = std::move(factory)](const Problem& problem) -> std::unique_ptr<Selector> {
+    std::unique_ptr<Selector> selector = made(problem);
+    if (!selector) return nullptr;
+    return std::make_unique<search::CheckedSelector>(name, problem, std::move(selector));
+  };
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  const auto [at, added] = r.factories.try_emplace(std::move(name), std::move(factory));
+  const auto [at, added] = r.factories.try_emplace(std::move(name), std::move(checked));
   if (!added)
     throw std::invalid_argument("disttune: there is a search strategy '" + at->first + "' already");
 }

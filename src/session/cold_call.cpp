@@ -372,8 +372,8 @@ detail::Outcome ColdCall::tune() {
   const observe::Scope scope(
       m_target.store.root() ? observe::log_file_name(file, rank) : std::filesystem::path{},
       m_target.call.verbose, m_target.settings.environment.progress);
-  observe::emit(MissEvent{spec.name, m_target.key, m_miss_reason, m_field.open().size(), rank,
-                          m_target.deps.text(), m_field.records()});
+  observe::emit(Miss{spec.name, m_target.key, m_miss_reason, m_field.open().size(), rank,
+                     m_target.deps.text(), m_field.records()});
   if (m_field.duplicates() > 0)
     observe::message(
         Level::info,
@@ -467,9 +467,9 @@ void ColdCall::keep(const TuningRecord& tuning) {
   if (m_writer) save(record);
   const bool stored = m_writer && m_target.store.root();
   observe::emit(
-      DecidedEvent{spec.name, m_target.key, tuning,
-                   stored ? m_target.store.file(spec.name, m_target.key).string() : std::string{},
-                   m_agreement.alone() ? -1 : m_agreement.rank()});
+      Decided{spec.name, m_target.key, tuning,
+              stored ? m_target.store.file(spec.name, m_target.key).string() : std::string{},
+              m_agreement.alone() ? -1 : m_agreement.rank()});
 }
 
 void ColdCall::save(const Record& record) {

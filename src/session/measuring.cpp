@@ -254,11 +254,11 @@ class Measuring {
     const CandidateRecord& record = m.field.records()[i];
     const Status s = status.value_or(record.status);
     const auto reason = m_reasons.find(i);
-    observe::emit(VisitEvent{m.launcher.name, m.field.space_index(i), record.config, s,
-                             s == Status::ok             ? std::string_view{}
-                             : reason != m_reasons.end() ? std::string_view(reason->second)
-                                                         : std::string_view(record.reason),
-                             samples, done, total, m.agreement.rank()});
+    observe::emit(VisitDone{m.launcher.name, m.field.space_index(i), record.config, s,
+                            s == Status::ok             ? std::string_view{}
+                            : reason != m_reasons.end() ? std::string_view(reason->second)
+                                                        : std::string_view(record.reason),
+                            samples, done, total, m.agreement.rank()});
   }
 
   const Assignment& m;

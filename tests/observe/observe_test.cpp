@@ -74,23 +74,23 @@ class Observe : public ::testing::Test {
     const std::vector<CandidateRecord> space{
         candidate(64, {}, Status::skipped), candidate(128, {}, Status::skipped),
         candidate(4096, {}, Status::pruned, "prune_fn refused it")};
-    emit(MissEvent{"scale", key, "no record", 2, rank, "{\"torch\": \"2.9\"}", space});
+    emit(Miss{"scale", key, "no record", 2, rank, "{\"torch\": \"2.9\"}", space});
     const std::vector<std::int64_t> samples{12000, 12300, core::sample_of(core::Retry::spoiled)};
-    emit(VisitEvent{"scale", 0, space[0].config, Status::ok, {}, samples, 1, 2, rank});
-    emit(VisitEvent{"scale",
-                    1,
-                    space[1].config,
-                    Status::launch_failed,
-                    "warm-up: std::runtime_error: two\nlines",
-                    {},
-                    2,
-                    2,
-                    rank});
+    emit(VisitDone{"scale", 0, space[0].config, Status::ok, {}, samples, 1, 2, rank});
+    emit(VisitDone{"scale",
+                   1,
+                   space[1].config,
+                   Status::launch_failed,
+                   "warm-up: std::runtime_error: two\nlines",
+                   {},
+                   2,
+                   2,
+                   rank});
     TuningRecord tuning;
     tuning.candidates = {candidate(128, {}, Status::launch_failed, "boom"), candidate(256, 15000.0),
                          candidate(64, 12100.0)};
     tuning.winner = tuning.candidates[2].config.identity();
-    emit(DecidedEvent{"scale", key, tuning, "/store/f/abc.json", rank});
+    emit(Decided{"scale", key, tuning, "/store/f/abc.json", rank});
   }
 
   fs::path folder;
@@ -252,10 +252,10 @@ TEST_F(Observe, scopes_nest_and_belong_to_their_thread) {
 TEST_F(Observe, observers_hear_every_event_until_they_are_removed) {
   struct Ear : Observer {
     int misses = 0, visits = 0, decisions = 0, messages = 0;
-    void miss(const MissEvent&) noexcept override { ++misses; }
-    void visit_done(const VisitEvent&) noexcept override { ++visits; }
-    void decided(const DecidedEvent&) noexcept override { ++decisions; }
-    void message(const MessageEvent& e) noexcept override {
+    void miss(const Miss&) noexcept override { ++misses; }
+    void visit_done(const VisitDone&) noexcept override { ++visits; }
+    void decided(const Decided&) noexcept override { ++decisions; }
+    void message(const Message& e) noexcept override {
       ++messages;
       EXPECT_EQ(e.cause, "ear");
     }
@@ -280,7 +280,7 @@ TEST_F(Observe, an_observer_may_remove_itself) {
   struct Once : Observer {
     std::uint64_t token = 0;
     int heard = 0;
-    void message(const MessageEvent&) noexcept override {
+    void message(const Message&) noexcept override {
       ++heard;
       remove_observer(token);
     }
@@ -338,7 +338,7 @@ struct ProgressRig {
             columns, [this](std::string_view text) { out += text; }, [this] { return now; }) {}
   void visit(std::size_t done, std::int64_t ns, int rank = -1) {
     const std::vector<std::int64_t> samples{ns};
-    progress.visit_done(VisitEvent{"scale", done, config, Status::ok, {}, samples, done, 9, rank});
+    progress.visit_done(VisitDone{"scale", done, config, Status::ok, {}, samples, done, 9, rank});
   }
   Config config{{"BLOCK", 64}};
   std::string out;
@@ -369,7 +369,7 @@ TEST(Progress, a_line_never_wraps_and_never_cuts_a_character) {
   EXPECT_EQ(rig.out, "\rdisttune: scale: 1/\033[K");
   ProgressRig narrow(12);
   const Config config{{"ä", 1}};
-  narrow.progress.visit_done(VisitEvent{"äöü", 0, config, Status::pruned, {}, {}, 1, 2, -1});
+  narrow.progress.visit_done(VisitDone{"äöü", 0, config, Status::pruned, {}, {}, 1, 2, -1});
   EXPECT_EQ(narrow.out, "\rdisttune: \033[K");
 }
 

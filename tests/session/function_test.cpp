@@ -286,9 +286,7 @@ TEST_F(Function, S59_AWrongResultNeverWinsAndCostsOneMoreRun) {
 TEST_F(Function, ARecordTunedUncheckedDoesNotServeACheckedCall) {
   scale({{3}, {1}})(8);
   runs.clear();
-  scale({{3}, {1}}).check([](const Tile&, std::monostate, int) {
-    return std::optional<std::string>{};
-  })(8);
+  scale({{3}, {1}}).check([](const Tile&, int) { return std::optional<std::string>{}; })(8);
   EXPECT_EQ(runs.size(), 2 * 16 + 1u);
 }
 

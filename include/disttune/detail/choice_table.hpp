@@ -31,35 +31,51 @@ namespace detail {
   return static_cast<std::uint64_t>(p) ^ static_cast<std::uint64_t>(p >> 64);
 }
 
-/// What the table keeps of a key: text is owned, everything else is itself.
-template <class T>
-struct Owned {
-  using type = T;
-};
-template <>
-struct Owned<const char*> {
-  using type = std::string;
-};
-template <>
-struct Owned<std::string_view> {
-  using type = std::string;
-};
-template <class... T>
-struct Owned<std::tuple<T...>> {
-  using type = std::tuple<typename Owned<std::decay_t<T>>::type...>;
-};
-template <class A, class B>
-struct Owned<std::pair<A, B>> {
-  using type =
-      std::tuple<typename Owned<std::decay_t<A>>::type, typename Owned<std::decay_t<B>>::type>;
-};
-template <class T>
-using owned_t = typename Owned<std::decay_t<T>>::type;
-
-template <class T>
-concept KeyText = std::is_convertible_v<const T&, std::string_view>;
 template <class T>
 concept KeyWord = std::is_integral_v<T> || std::is_enum_v<T>;
+/// Values, and user types with `disttune_describe`: compared as canonical text.
+template <class T>
+concept KeyDescribed = !KeyWord<T> && (std::same_as<T, Value> || Describable<T>);
+template <class T>
+concept KeyText = std::is_convertible_v<const T&, std::string_view>;
+
+[[nodiscard]] inline const Value& described_key(const Value& v) noexcept { return v; }
+template <class T>
+[[nodiscard]] Value described_key(const T& v) {
+  return describe(v);
+}
+
+/// What the table keeps of a key: text and described values are owned, structs become the tuple of
+/// their fields, everything else is itself.
+template <class T>
+[[nodiscard]] auto own_key(const T& v) {
+  if constexpr (KeyDescribed<T>) {
+    return describe(v);
+  } else if constexpr (KeyText<T>) {
+    return std::string(std::string_view(v));
+  } else if constexpr (WithFields<T>) {
+    return std::apply([&](auto... f) { return std::make_tuple(own_key(v.*(f.member))...); },
+                      T::tuned);
+  } else if constexpr (is_tuple<T>::value) {
+    return std::apply([](const auto&... e) { return std::make_tuple(own_key(e)...); }, v);
+  } else if constexpr (is_vector<T>::value) {
+    using Item = decltype(own_key(std::declval<const typename T::value_type&>()));
+    std::vector<Item> out;
+    out.reserve(v.size());
+    // The cast turns the proxies of std::vector<bool> into what they stand for.
+    for (const auto& e : v) out.push_back(own_key(static_cast<const typename T::value_type&>(e)));
+    return out;
+  } else {
+    static_assert(
+        KeyWord<T> || std::is_floating_point_v<T>,
+        "disttune: a key is made of integers, enums, bools, floating-point numbers, text, "
+        "tuples and vectors of these, structs with a static constexpr member `tuned`, or types "
+        "with a function void disttune_describe(disttune::TextWriter&, const T&)");
+    return v;
+  }
+}
+template <class T>
+using owned_t = decltype(own_key(std::declval<const std::decay_t<T>&>()));
 
 /// Doubles compare by what their canonical text would be: every NaN is one, zeros differ by sign.
 [[nodiscard]] inline std::uint64_t key_bits(double v) noexcept {
@@ -67,21 +83,24 @@ concept KeyWord = std::is_integral_v<T> || std::is_enum_v<T>;
 }
 
 template <class T>
-[[nodiscard]] std::uint64_t hash_key(std::uint64_t h, const T& v) noexcept {
+[[nodiscard]] std::uint64_t hash_key(std::uint64_t h, const T& v) {
   if constexpr (KeyWord<T>) {
     return mix(h, static_cast<std::uint64_t>(v));
   } else if constexpr (std::is_floating_point_v<T>) {
     return mix(h, key_bits(static_cast<double>(v)));
+  } else if constexpr (KeyDescribed<T>) {
+    const auto& described = described_key(v);
+    return mix(h, std::hash<std::string_view>{}(described.text()));
   } else if constexpr (KeyText<T>) {
     return mix(h, std::hash<std::string_view>{}(std::string_view(v)));
   } else if constexpr (WithFields<T>) {
     std::apply([&](auto... f) { ((h = hash_key(h, v.*(f.member))), ...); }, T::tuned);
     return h;
+  } else if constexpr (is_vector<T>::value) {
+    h = mix(h, v.size());
+    for (const auto& e : v) h = hash_key(h, static_cast<const typename T::value_type&>(e));
+    return h;
   } else {
-    static_assert(
-        is_tuple<T>::value,
-        "disttune: a key is made of integers, enums, bools, floating-point numbers, text, "
-        "tuples of these, or structs with a static constexpr member `tuned`");
     std::apply([&](const auto&... e) { ((h = hash_key(h, e)), ...); }, v);
     return h;
   }
@@ -89,16 +108,25 @@ template <class T>
 
 /// `a` is what the table owns, `b` what a caller brought.
 template <class A, class B>
-[[nodiscard]] bool same_key(const A& a, const B& b) noexcept {
+[[nodiscard]] bool same_key(const A& a, const B& b) {
   if constexpr (KeyWord<B>) {
     return a == b;
   } else if constexpr (std::is_floating_point_v<B>) {
     return key_bits(static_cast<double>(a)) == key_bits(static_cast<double>(b));
+  } else if constexpr (KeyDescribed<B>) {
+    return a == described_key(b);
   } else if constexpr (KeyText<B>) {
     return std::string_view(a) == std::string_view(b);
   } else if constexpr (WithFields<B>) {
-    return std::apply([&](auto... f) { return (same_key(a.*(f.member), b.*(f.member)) && ...); },
-                      B::tuned);
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return (same_key(std::get<I>(a), b.*(std::get<I>(B::tuned).member)) && ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<A>>{});
+  } else if constexpr (is_vector<B>::value) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < b.size(); ++i)
+      if (!same_key(a[i], static_cast<const typename B::value_type&>(b[i]))) return false;
+    return true;
   } else {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return (same_key(std::get<I>(a), std::get<I>(b)) && ...);
@@ -120,7 +148,7 @@ class ChoiceTable {
 
   /// Null: not decided. The pointer stays valid as long as the table.
   template <class K>
-  [[nodiscard]] const Choice* find(const K& key, std::uint64_t place) const noexcept {
+  [[nodiscard]] const Choice* find(const K& key, std::uint64_t place) const {
     const std::uint64_t h = hash_key(place, key);
     const Slots* s = m_live.load(std::memory_order_acquire);
     for (std::size_t i = h & s->mask;; i = (i + 1) & s->mask) {
@@ -140,7 +168,7 @@ class ChoiceTable {
       n->choice.store(c, std::memory_order_release);
       return c;
     }
-    Node& n = m_nodes.emplace_back(h, place, Key(key), c);
+    Node& n = m_nodes.emplace_back(h, place, own_key(key), c);
     Slots& s = *m_live.load(std::memory_order_relaxed);
     if (2 * m_nodes.size() <= s.mask) {
       insert(s, n);
@@ -180,7 +208,7 @@ class ChoiceTable {
   };
 
   template <class K>
-  [[nodiscard]] Node* find_node(const K& key, std::uint64_t place, std::uint64_t h) const noexcept {
+  [[nodiscard]] Node* find_node(const K& key, std::uint64_t place, std::uint64_t h) const {
     const Slots& s = *m_live.load(std::memory_order_relaxed);
     for (std::size_t i = h & s.mask;; i = (i + 1) & s.mask) {
       Node* n = s.slot[i].load(std::memory_order_relaxed);

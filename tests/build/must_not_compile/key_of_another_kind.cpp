@@ -1,5 +1,5 @@
 // expect: disttune: a key is made of integers, enums, bools, floating-point numbers, text, tuples
-// of these, or structs with a static constexpr member `tuned`
+// and vectors of these, structs with a static constexpr member `tuned`
 #include <set>
 
 #include "tile.hpp"
