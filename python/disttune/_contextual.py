@@ -18,7 +18,7 @@ __all__ = ["ContextualAutoTuner", "contextual_autotune"]
 
 _CACHES = ("cold", "hot")
 _TIMERS = ("auto", "device", "host")
-_OPTIONS = ("group", "cache", "strategy", "timer")
+_OPTIONS = ("group", "cache", "strategy", "timer", "persist")
 _NAMES = ("is_dist", "n_repeat", "n_warmup", *_OPTIONS)
 
 
@@ -52,6 +52,8 @@ def contextual_autotune(
         timer : str or callable
             ``"auto"``, ``"device"``, ``"host"``, or a clock: a callable that returns nanoseconds
             now; a sample is the difference of two readings.
+        persist : bool
+            Keep choices in the store too, so that another process needs one run.
 
     Returns
     -------
@@ -82,8 +84,7 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
             "disttune: contextual_autotune takes options, then the function: write "
             "@contextual_autotune()"
         )
-    if not isinstance(is_dist, bool):
-        raise TypeError(f"disttune: contextual_autotune(is_dist={is_dist!r}): True or False")
+    _flag("is_dist", is_dist)
     for name in options:
         if name not in _OPTIONS:
             close = difflib.get_close_matches(name, _NAMES)
@@ -108,8 +109,15 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
         "strategy": _one_of("strategy", options["strategy"], tuple(_core.strategies()))
         if options.get("strategy")
         else "",
+        "persist": _flag("persist", options.get("persist", False)),
         "timer": timer if callable(timer) else _one_of("timer", timer, _TIMERS),
     }
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"disttune: contextual_autotune({name}={value!r}): True or False")
+    return value
 
 
 def _count(name: str, value: Any, least: int) -> int:

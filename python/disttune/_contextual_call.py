@@ -18,6 +18,7 @@ from ._contextual_kernel import (
     described_config,
     described_key,
     generates_configs,
+    kernel_identity,
     kernel_module,
     kernel_name,
     launch_key,
@@ -117,7 +118,7 @@ class Entry:
             kernel_name(kernel),
             kernel_module(kernel),
             [described_config(config) for config in configs],
-            dict,
+            kernel_identity(kernel),
         )
 
     def _place_of(self, held: Any) -> int | None:
@@ -298,6 +299,7 @@ class ContextualCall:
                     strategy=options["strategy"],
                     timer=options["timer"],
                     rank=_rank(),
+                    persist=options["persist"],
                     decided=self._decided,
                 )
         return self._core

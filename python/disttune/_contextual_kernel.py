@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from . import _core
+from ._identity import digest_of
 
 __all__ = [
     "all_arguments",
@@ -20,6 +21,7 @@ __all__ = [
     "described_key",
     "generates_configs",
     "hook_argument",
+    "kernel_identity",
     "kernel_module",
     "kernel_name",
     "launch_key",
@@ -39,6 +41,17 @@ def kernel_name(kernel: Any) -> str:
 def kernel_module(kernel: Any) -> str:
     """Name the module of the function at the bottom."""
     return str(getattr(_function(kernel), "__module__", None) or "")
+
+
+def kernel_identity(kernel: Any) -> Callable[[], dict[str, str]]:
+    """Return what says who the kernel is, for records: its source and what that reaches."""
+    function = _function(kernel)
+
+    def identity() -> dict[str, str]:
+        name, digest = digest_of(function)
+        return {"function": name, "digest": digest}
+
+    return identity
 
 
 def _function(kernel: Any) -> Any:

@@ -281,6 +281,7 @@ def make_contextual(
     strategy: str,
     timer: str | Callable[[], Any] | None,
     rank: int,
+    persist: bool,
     decided: Callable[[Kernel, int, list[tuple[int, str, str, list[int]]]], None],
 ) -> Contextual: ...
 def make_kernel(

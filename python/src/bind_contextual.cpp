@@ -120,13 +120,14 @@ class Contextual {
 
 Contextual* make_contextual(std::string name, int n_warmup, int n_repeat, nb::object group,
                             std::string cache, std::string strategy, const nb::object& timer,
-                            int rank, nb::object decided) {
+                            int rank, bool persist, nb::object decided) {
   ContextualOptions options;
   options.n_warmup = n_warmup;
   options.n_repeat = n_repeat;
   options.cache = std::move(cache);
   options.strategy = std::move(strategy);
   options.rank = rank;
+  options.persist = persist;
   if (nb::isinstance<nb::str>(timer))
     options.timer = nb::cast<std::string>(timer);
   else if (!timer.is_none())
@@ -154,7 +155,7 @@ void bind_contextual(nb::module_& m) {
   m.def("make_contextual", &make_contextual, nb::rv_policy::take_ownership, nb::arg("name"),
         nb::kw_only(), nb::arg("n_warmup"), nb::arg("n_repeat"), nb::arg("group").none(),
         nb::arg("cache"), nb::arg("strategy"), nb::arg("timer").none(), nb::arg("rank"),
-        nb::arg("decided"),
+        nb::arg("persist"), nb::arg("decided"),
         "`decided(kernel, winner, candidates)` is told ahead of the last pass; `candidates` is a "
         "list of (place, status, reason, samples in nanoseconds).");
 }

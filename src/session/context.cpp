@@ -23,7 +23,8 @@ constexpr std::size_t k_samples_a_pass = 64;
 }  // namespace
 
 Context::Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
-                 const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log)
+                 const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log,
+                 std::optional<std::size_t> stored)
     : m_kernel(kernel),
       m_key(call.key),
       m_deps(software_of(*call.stream.device)),
@@ -34,10 +35,8 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_reasons(m_field.size()) {
   m_field.prune(attempt);
   if (m_field.open().empty()) throw NoValidConfig(m_field.failure_text(kernel.spec().name));
-  if (const auto held = attempt.held(); held && *held < kernel.spec().candidates.size()) {
-    m_held = m_field.find(kernel.spec().candidates[*held].identity());
-    if (m_held && !m_field.is_open(*m_held)) m_held.reset();
-  }
+  hold(attempt.held());
+  hold(stored);
   if (agreement.alone() && m_held) {
     m_settled_alone = true;
     settle_held();
@@ -45,6 +44,13 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
   }
   prepare(attempt);
   if (agreement.alone()) begin_measuring();
+}
+
+void Context::hold(std::optional<std::size_t> candidate) {
+  const auto& space = m_kernel.spec().candidates;
+  if (m_held || !candidate || *candidate >= space.size()) return;
+  m_held = m_field.find(space[*candidate].identity());
+  if (m_held && !m_field.is_open(*m_held)) m_held.reset();
 }
 
 /// Inside the launch that found the context, since only there its arguments are at hand; nothing is

@@ -24,8 +24,10 @@ namespace disttune::session {
 class Context {
  public:
   /// Born at a kernel's first launch with a new key; prunes, and compiles ahead where it can.
+  /// `stored`: the place of what another process has chosen.
   Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
-          const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log);
+          const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log,
+          std::optional<std::size_t> stored);
 
   Context(const Context&) = delete;  // the tuning calls back into this very object
   Context& operator=(const Context&) = delete;
@@ -43,6 +45,8 @@ class Context {
   /// Which choice this rank's kernel has for the key already, as a word for one MAX with its
   /// complement; 0: none.
   [[nodiscard]] std::int64_t held_word() const;
+  /// Has this choice, unless the kernel itself has one.
+  void hold(std::optional<std::size_t> candidate);
   /// All ranks have the same one.
   void settle_held();
   void vote();  ///< what failed anywhere is launched nowhere from now on
@@ -57,6 +61,8 @@ class Context {
   [[nodiscard]] bool just_found() const noexcept { return m_phase == Phase::found; }
   [[nodiscard]] bool decided() const noexcept { return m_phase == Phase::decided; }
   /// Decided at its birth: the passes so far ran the winner.
+  /// Whether times were taken for the decision.
+  [[nodiscard]] bool tuned() const noexcept { return m_tuning != nullptr && decided(); }
   [[nodiscard]] bool was_settled_alone() const noexcept { return m_settled_alone; }
   [[nodiscard]] bool waits_for_vote() const noexcept;
   [[nodiscard]] std::size_t winner() const noexcept { return m_field.space_index(*m_winner); }

@@ -17,6 +17,7 @@
 #include "observe/context_log.hpp"
 #include "observe/observe.hpp"
 #include "session/context.hpp"
+#include "session/kept_choice.hpp"
 #include "session/process.hpp"
 #include "session/settings.hpp"
 
@@ -90,10 +91,14 @@ struct ContextualCall::Impl final : Pass {
   };
 
   struct Found {
-    Found(const Launcher& kernel, const Call& call, Attempt& attempt, Tools& tools)
+    Found(const Launcher& kernel, const Call& call, Attempt& attempt, Tools& tools,
+          std::unique_ptr<session::KeptChoice> store)
         : stream(call.stream),
-          context(kernel, call, attempt, tools.settings, tools.agreement, tools.log) {}
+          kept(std::move(store)),
+          context(kernel, call, attempt, tools.settings, tools.agreement, tools.log,
+                  kept && tools.agreement.alone() ? kept->load(Value()) : std::nullopt) {}
     Stream stream;
+    std::unique_ptr<session::KeptChoice> kept;  ///< null: choices are not kept
     Context context;
   };
 
@@ -132,6 +137,7 @@ struct ContextualCall::Impl final : Pass {
   std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
   std::unique_ptr<DeviceTurn> turn;
   bool final_pass = false;
+  bool writer = true;  ///< this rank writes to its store
 };
 
 ContextualCall::Impl::Tools& ContextualCall::Impl::made_tools() {
@@ -170,8 +176,10 @@ Context& ContextualCall::Impl::context_of(const Launcher& kernel, const Call& ca
         fmt::format("disttune: contextual call '{}' met kernel '{}' with a new key while its "
                     "stream is being captured; call it once before the capture. Key: {}",
                     name, kernel.spec().name, call.key.text()));
-  auto found = std::make_unique<Found>(kernel, call, attempt, *tools);
-  contexts.push_back(std::move(found));
+  std::unique_ptr<session::KeptChoice> kept;
+  if (options.persist)
+    kept = std::make_unique<session::KeptChoice>(kernel, call, tools->settings, name);
+  contexts.push_back(std::make_unique<Found>(kernel, call, attempt, *tools, std::move(kept)));
   index[{&kernel, call.key, std::string(call.stream.device->kind()), call.stream.device->index()}] =
       contexts.back().get();
   return contexts.back()->context;
@@ -290,6 +298,7 @@ void ContextualCall::Impl::settle_what_all_hold() {
   std::vector<std::int64_t> words;
   for (const auto& f : contexts)
     if (f->context.just_found()) {
+      if (f->kept) f->context.hold(f->kept->load(tools->agreement.shape(f->kept->hardware())));
       found.push_back(&f->context);
       words.push_back(f->context.held_word());
       words.push_back(~f->context.held_word());
@@ -310,9 +319,11 @@ void ContextualCall::Impl::shake_hands() {
                                                                     : "device")},
                               {Value("n_repeat"), Value(s.repeat)},
                               {Value("n_warmup"), Value(s.warmup)},
+                              {Value("persist"), Value(options.persist)},
                               {Value("strategy"), Value(s.strategy)}});
   hello.candidates = found_parts();
-  static_cast<void>(tools->agreement.handshake(hello));
+  if (contexts.front()->kept) hello.store_id = contexts.front()->kept->store_id();
+  writer = tools->agreement.handshake(hello).writer;
 }
 
 /// Different launches on ranks are the same error everywhere, with the counts.
@@ -337,6 +348,8 @@ void ContextualCall::Impl::warn_starved(const Context& c) const {
 }
 
 void ContextualCall::Impl::publish() {
+  for (const auto& f : contexts)
+    if (f->kept && writer && f->context.tuned()) f->kept->save(f->context.tuning_record());
   if (!decided) return;
   for (const auto& f : contexts)
     if (f->context.decided())

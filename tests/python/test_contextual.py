@@ -824,3 +824,34 @@ def test_a_folder_that_cannot_be_written_costs_the_log_only(clock, tune, tmp_pat
 def test_another_strategy(clock, tune):
     kernel = make_kernel(clock, (8, 4, 2, 1))
     assert tune(strategy="race")(lambda: kernel[(1,)](Tensor(), 1))() == ("compiled", 1)
+
+
+def test_choices_that_persist_need_one_pass_in_another_process(clock, tune, store):
+    def outer_of(kernel):
+        passes.clear()
+
+        def outer():
+            passes.append(1)
+            return kernel[(1,)](Tensor(), 1)
+
+        return tune(persist=True)(outer)
+
+    passes = []
+    assert outer_of(make_kernel(clock))() == ("compiled", 2)
+    assert len(passes) == 7
+    assert len(list(store.rglob("*.json"))) == 1
+    kernel = make_kernel(clock)  # as another process has it: nothing in its cache
+    outer = outer_of(kernel)
+    assert outer() == ("compiled", 2)
+    assert len(passes) == 1
+    assert blocks_of(kernel) == [2]
+    assert kernel.cache == {(1, "float32"): kernel.configs[1]}
+    # Other configurations, other keys: nothing is known of those.
+    assert outer_of(make_kernel(clock, (4, 2, 1)))() == ("compiled", 1)
+    assert len(passes) == 10
+
+
+def test_without_persist_nothing_is_stored(clock, tune, store):
+    kernel = make_kernel(clock)
+    tune()(lambda: kernel[(1,)](Tensor(), 1))()
+    assert not list(store.rglob("*.json"))
