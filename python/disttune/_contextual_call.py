@@ -77,7 +77,7 @@ class _Choices:
         seats = set(seats) if before is config else set()
         if seat is not None:
             seats.add(seat)
-        ours[(*map(type, key), place)] = (config, seats)
+        ours[typed] = (config, seats)
 
 
 _lock = threading.Lock()
