@@ -41,7 +41,7 @@ def _torch_device(value: Any) -> Any:
 def _refuse_tensor(value: Any) -> Any:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise TypeError(
-        f"disttune: a {kind} of shape {tuple(value.shape)} and dtype {value.dtype} cannot be part "
+        f"a {kind} of shape {tuple(value.shape)} and dtype {value.dtype} cannot be part "
         "of a key or an entry: use to_hashable(tensor), which gives its shape, strides and dtype"
     )
 

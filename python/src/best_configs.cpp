@@ -136,6 +136,27 @@ PyObject* clear_entries(PyObject* self, PyObject*) {
   });
 }
 
+/// `pop(key[, default])`; the one in collections.abc needs a base class for its default's marker.
+PyObject* pop(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&] {
+    PyObject* key = nullptr;
+    PyObject* otherwise = nullptr;
+    const char* names[] = {"", "default", nullptr};
+    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:pop", const_cast<char**>(names), &key,
+                                    &otherwise) == 0)
+      throw ErrorSet{};
+    PyObject* found = get_item(self, key);
+    if (found == nullptr) {
+      if (otherwise == nullptr || PyErr_ExceptionMatches(PyExc_KeyError) == 0) throw ErrorSet{};
+      PyErr_Clear();
+      return Ref::borrow(otherwise);
+    }
+    Ref entry = Ref::steal(found);
+    if (set_item(self, key, nullptr) != 0) throw ErrorSet{};
+    return entry;
+  });
+}
+
 PyObject* represent(PyObject* self) {
   return guarded([&] {
     const Ref dict = checked(PyDict_New());
@@ -171,6 +192,8 @@ void deallocate(PyObject* self) {
 
 PyMethodDef k_methods[] = {
     {"clear", clear_entries, METH_NOARGS, "Forget every choice of the device in use."},
+    {"pop", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(pop)),
+     METH_VARARGS | METH_KEYWORDS, "Forget a key's choice, and return it."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot k_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(get_item)},
@@ -193,12 +216,12 @@ PyType_Spec k_spec = {"disttune._core.BestConfigs", sizeof(BestConfigs), 0,
 }  // namespace
 
 void add_best_configs_type(PyObject* module) {
-  // The rest of a mutable mapping (get, pop, items …) is what collections.abc makes of these.
+  // The rest of a mutable mapping (get, update, items …) is what collections.abc makes of these.
   const Ref mapping = imported("collections.abc", "MutableMapping");
   const Ref own = checked(PyType_FromSpec(&k_spec));
   g_type = reinterpret_cast<PyTypeObject*>(own.get());
-  for (const char* name : {"get", "pop", "popitem", "update", "setdefault", "keys", "values",
-                           "items", "__eq__", "__ne__"}) {
+  for (const char* name :
+       {"get", "popitem", "update", "setdefault", "keys", "values", "items", "__eq__", "__ne__"}) {
     const Ref method = checked(PyObject_GetAttrString(mapping.get(), name));
     checked(PyObject_SetAttrString(own.get(), name, method.get()));
   }

@@ -136,11 +136,16 @@ Ref explain_call(PyObject* self, const StrippedCall& call) {
   messages.flush();
   const Choice* known = state.table.find(question.key.view(), question.key.hash);
   if (known != nullptr && known->candidate() >= 0) {
+    const bool stored = explanation.source == "store" || explanation.source == "layer";
     explanation.source = "memory";
     explanation.config =
         state.session->spec().candidates[static_cast<std::size_t>(known->candidate())];
+    if (!stored) {  // a default that MODE put there, or a choice that could not be stored
+      explanation.differences.clear();
+      if (!explanation.miss_reason.empty())
+        explanation.differences.push_back("the store has no choice: " + explanation.miss_reason);
+    }
     explanation.miss_reason.clear();
-    explanation.differences.clear();
   }
   return wrap(ShownExplanation{std::move(explanation), live_entries(state)});
 }

@@ -40,7 +40,7 @@ std::string Explanation::text() const {
   if (!file.empty()) out += "\nfile: " + file;
   if (!miss_reason.empty()) out += "\nmiss: " + miss_reason;
   if (!differences.empty()) {
-    out += "\nthe nearest record differs in:";
+    out += miss_reason.empty() ? "\nnoted:" : "\nthe nearest record differs in:";
     for (const std::string& line : differences) out += "\n  " + line;
   }
   return out;

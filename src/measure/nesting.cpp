@@ -18,10 +18,20 @@ void Nesting::spoil() noexcept {
   m_gate.open();
 }
 
+void Nesting::stand_in() noexcept {
+  if (m_accept_stand_ins) return;
+  m_stood_in = true;
+  m_gate.open();
+}
+
 bool inside_visit() noexcept { return t_innermost != nullptr; }
 
 void spoil_sample() noexcept {
   if (t_innermost != nullptr) t_innermost->spoil();
+}
+
+void stand_in_sample() noexcept {
+  if (t_innermost != nullptr) t_innermost->stand_in();
 }
 
 }  // namespace disttune::measure

@@ -16,17 +16,22 @@ class Nesting {
   Nesting& operator=(const Nesting&) = delete;
 
   /// A sample begins.
-  void fresh() noexcept { m_spoiled = false; }
+  void fresh() noexcept { m_spoiled = m_stood_in = false; }
   /// Whether something else ran since `fresh`.
-  [[nodiscard]] bool spoiled() const noexcept { return m_spoiled; }
+  [[nodiscard]] bool spoiled() const noexcept { return m_spoiled || m_stood_in; }
 
   /// Also opens the gate: what is coming may wait for the device.
   void spoil() noexcept;
+  /// As `spoil`, unless such calls belong to the launcher by now.
+  void stand_in() noexcept;
+  void accept_stand_ins(bool accept) noexcept { m_accept_stand_ins = accept; }
 
  private:
   Gate& m_gate;
   Nesting* m_outer;
   bool m_spoiled = false;
+  bool m_stood_in = false;
+  bool m_accept_stand_ins = false;
 };
 
 }  // namespace disttune::measure

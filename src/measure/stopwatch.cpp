@@ -118,6 +118,7 @@ struct Stopwatch::Impl {
     std::size_t slot;
     std::optional<Retry> retry;
   };
+  bool stand_ins_count = false;
   std::vector<Taken> taken;  ///< by `timed`, since the last `collect`
 };
 
@@ -127,6 +128,7 @@ VisitEnd Stopwatch::Impl::visit(const Visit& visit, detail::Attempt& attempt,
       host_ns.size() != visit.timed)
     throw std::logic_error("disttune: a visit does not fit its stopwatch");
   Nesting nesting(gate);
+  nesting.accept_stand_ins(stand_ins_count);
   waiting.catch_up(policy.patience);
 
   struct Settle {  // whatever leaves here
@@ -380,6 +382,7 @@ void Stopwatch::collect(std::span<std::int64_t> samples) {
 
 TimingMode Stopwatch::mode() const noexcept { return m_impl->mode; }
 void Stopwatch::weaken(TimingMode mode) noexcept { m_impl->weaken(mode); }
+void Stopwatch::accept_stand_ins(bool accept) noexcept { m_impl->stand_ins_count = accept; }
 std::string_view Stopwatch::gate() const noexcept {
   return m_impl->gate.used() ? m_impl->timer->gate() : "none";
 }

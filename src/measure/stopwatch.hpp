@@ -89,6 +89,8 @@ class Stopwatch {
   /// The weakest mode seen so far; never becomes stronger again.
   [[nodiscard]] core::TimingMode mode() const noexcept;
   void weaken(core::TimingMode mode) noexcept;
+  /// Whether later visits take samples with `stand_in_sample` in them for what they are.
+  void accept_stand_ins(bool accept) noexcept;
   /// How the stream has been held so far, for the record; "none" as long as it has not.
   [[nodiscard]] std::string_view gate() const noexcept;
 
@@ -104,5 +106,8 @@ class Stopwatch {
 /// (it may wait for the device) and the sample will be taken again. No effect in untimed runs. A
 /// visit inside a visit does this by itself.
 void spoil_sample() noexcept;
+/// As `spoil_sample`, where a call of the launcher under measurement to itself runs the default. A
+/// launcher that does so in every run has no other times: see `Stopwatch::accept_stand_ins`.
+void stand_in_sample() noexcept;
 
 }  // namespace disttune::measure

@@ -51,6 +51,12 @@ void Target::fill_in_known_group() {
   if (const auto shape = agree::known_shape(*call.group)) key.group = *shape;
 }
 
+store::Remains Target::remains() const {
+  if (!store.root()) return {};
+  return store::read_remains(store.file(launcher.spec.name, key), key.text(),
+                             journal_policy(settings, deps));
+}
+
 ColdCall::ColdCall(detail::LauncherState& launcher, const detail::Call& call,
                    detail::Attempt& attempt)
     : m_target(launcher, call),
@@ -330,12 +336,7 @@ detail::Outcome ColdCall::first_that_works() {
   nothing_works();
 }
 
-void ColdCall::read_remains() {
-  if (!m_target.store.root()) return;
-  m_remains =
-      store::read_remains(m_target.store.file(m_target.launcher.spec.name, m_target.key),
-                          m_target.key.text(), journal_policy(m_target.settings, m_target.deps));
-}
+void ColdCall::read_remains() { m_remains = m_target.remains(); }
 
 /// A candidate in flight when a process died is not tried again.
 void ColdCall::leave_out_crashed() {

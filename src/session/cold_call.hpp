@@ -22,6 +22,8 @@ struct Target {
 
   /// The group's shape, where an earlier call exchanged it.
   void fill_in_known_group();
+  /// What processes that died while they tuned this key have left.
+  [[nodiscard]] store::Remains remains() const;
 
   detail::LauncherState& launcher;
   const detail::Call& call;

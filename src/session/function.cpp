@@ -67,14 +67,17 @@ std::optional<detail::Outcome> wait_for(Flight& flight, detail::Attempt& attempt
   return outcome;
 }
 
-/// Runs the default in place of a tuning that cannot be waited for.
-detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Call& call) {
+/// Runs the default in place of a tuning that cannot be waited for; `own`: this thread's.
+detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Call& call, bool own) {
   if (call.group != nullptr && call.group->size() > 1)
     throw Error(fmt::format(
         "disttune: '{}' met a key that is not decided (key {}) while this thread is tuning {}; "
         "with a group both cannot go on. Call one of them before the other",
         launcher.name, call.key.text(), TuningMark::innermost()));
-  measure::spoil_sample();
+  if (own)
+    measure::stand_in_sample();
+  else
+    measure::spoil_sample();
   return {0, false, "busy", false};
 }
 
@@ -114,11 +117,11 @@ Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
   const std::string name = session::flight_name(call);
   const std::string mark_name = fmt::format("'{}' for key {}", state.spec.name, name);
   for (;;) {
-    if (session::TuningMark::holds(mark_name)) return session::stand_in(state.spec, call);
+    if (session::TuningMark::holds(mark_name)) return session::stand_in(state.spec, call, true);
     bool mine = false;
     const auto flight = session::board(state, name, mine);
     if (mine) return session::fly(state, call, attempt, name, mark_name, *flight);
-    if (measure::inside_visit()) return session::stand_in(state.spec, call);
+    if (measure::inside_visit()) return session::stand_in(state.spec, call, false);
     if (const auto outcome = session::wait_for(*flight, attempt)) return *outcome;
   }
 }
@@ -143,8 +146,16 @@ Explanation explain(const Launcher& launcher, const Call& call) {
       for (const CandidateRecord& c : stored->tuning.candidates)
         if (c.status == Status::crashed)
           e.differences.push_back(fmt::format("{}: crashed, {}", c.config.display(), c.reason));
+      for (const std::size_t i : stored->unknown)
+        e.differences.push_back(
+            fmt::format("{}: not in the record; a new key measures it against the record's best",
+                        field.config(i).display()));
     }
   } else {
+    for (const auto& crash : target.remains().crashed)
+      if (const auto at = field.find(crash.candidate))
+        e.miss_reason += fmt::format("; {} crashed: a process died while it ran ({})",
+                                     field.config(*at).display(), crash.what);
     e.differences = target.store.nearest_differences(launcher.spec().name, target.key);
   }
   return e;

@@ -159,6 +159,7 @@ class Measuring {
 
   void visit_batch(Tuning& tuning, const std::vector<std::size_t>& who) {
     const auto visits = tuning.visits();
+    m_watch.accept_stand_ins(tuning.last_repetition());
     for (std::size_t v = 0; v < visits.size(); ++v) {
       const std::size_t i = who[visits[v].candidate];
       CandidateRecord& record = m.field.records()[i];
@@ -176,6 +177,8 @@ class Measuring {
                     whole && end.status == Status::ok ? std::span<const std::int64_t>(samples)
                                                       : std::span<const std::int64_t>{});
       if (!end.reason.empty()) m_reasons[i] = end.reason;
+      m_interrupted[i] =
+          std::ranges::find(samples, core::sample_of(core::Retry::spoiled)) != samples.end();
       std::ranges::copy_if(samples, std::back_inserter(m_own[i]), [](std::int64_t ns) {
         return !core::is_retry(ns) && !core::is_failure(ns);
       });
@@ -215,11 +218,17 @@ class Measuring {
     record.samples_ns.clear();
     record.host_ns.clear();
     m_failed_status[i] = core::status_of(*failed);
-    if (m_reasons[i].empty())
-      m_reasons[i] = m.agreement.alone()
-                         ? fmt::format("the {} clock gave no usable time in {} repetitions",
-                                       clock_name(), Tuning::k_repetitions)
-                         : "failed on another rank";
+    if (!m_reasons[i].empty()) return;
+    if (!m.agreement.alone())
+      m_reasons[i] = "failed on another rank";
+    else if (m_interrupted[i])
+      m_reasons[i] = fmt::format(
+          "its timed runs met keys that were being tuned, in {} repetitions too; tune what it "
+          "calls beforehand",
+          Tuning::k_repetitions);
+    else
+      m_reasons[i] = fmt::format("the {} clock gave no usable time in {} repetitions", clock_name(),
+                                 Tuning::k_repetitions);
   }
   std::string clock_name() const {
     if (m.settings.clock)
@@ -267,6 +276,7 @@ class Measuring {
   Clock::time_point m_start;
   std::map<std::size_t, std::string> m_reasons;
   std::map<std::size_t, Status> m_failed_status;
+  std::map<std::size_t, bool> m_interrupted;  ///< another tuning ran inside its last timed runs
   std::map<std::size_t, std::vector<std::int64_t>> m_own;  ///< this rank's samples before reduction
 };
 

@@ -1,11 +1,32 @@
 #include "session/settings.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <chrono>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "disttune/selector.hpp"
+
 namespace disttune::session {
+namespace {
+
+/// The table of variables does not know what is registered.
+void check_strategy_variable(const std::string& name) {
+  const auto known = strategies();
+  if (std::ranges::find(known, name) != known.end()) return;
+  throw std::invalid_argument(
+      fmt::format("disttune: TRITON_DIST_AUTOTUNE_STRATEGY='{:.80}' cannot be used; accepted: one "
+                  "of {}",
+                  name, fmt::join(known, ", ")));
+}
+
+}  // namespace
 
 Settings settings_of(const detail::LauncherOptions& options, const Defaults& defaults) {
   Settings s;
@@ -16,6 +37,7 @@ Settings settings_of(const detail::LauncherOptions& options, const Defaults& def
     return static_cast<std::uint16_t>(option.value_or(variable.value_or(otherwise)));
   };
   s.strategy = options.strategy.value_or(env.strategy);
+  if (!options.strategy) check_strategy_variable(s.strategy);
   s.warmup = count(options.warmup, env.warmup, defaults.warmup);
   s.repeat = count(options.repeat, env.repeat, defaults.repeat);
   const std::string cache = options.cache.value_or(env.cache);

@@ -40,6 +40,8 @@ class Tuning {
 
   /// True when there is nothing more to visit: `decision()` holds.
   [[nodiscard]] bool decided() const noexcept { return m_visits.empty(); }
+  /// True when what this batch spoils is not taken again.
+  [[nodiscard]] bool last_repetition() const noexcept { return m_repetition == k_repetitions; }
   /// True when all steps of the batch were handed out.
   [[nodiscard]] bool batch_full() const noexcept;
   [[nodiscard]] std::span<const Visit> visits() const noexcept { return m_visits; }
