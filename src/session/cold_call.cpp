@@ -381,7 +381,8 @@ detail::Outcome ColdCall::tune() {
         fmt::format("disttune: '{}': {} entries equal an earlier one; each is timed once",
                     spec.name, m_field.duplicates()),
         "duplicates " + spec.name);
-  const Measured measured = measure();
+  Measured measured = measure();
+  measured.contended = turn->contended();
   if (!measured.winner) nothing_works();
   keep(tuning_record(measured));
   for (const auto& left : m_remains.files) {
@@ -455,6 +456,7 @@ TuningRecord ColdCall::tuning_record(const Measured& measured) const {
   t.measure_seconds = measured.measure_seconds;
   t.gate = measured.gate;
   t.rank_medians = measured.rank_medians;
+  if (measured.contended) t.quality.emplace_back("contended");
   if (measured.ungated) t.quality.emplace_back("ungated");
   if (measured.out_of_budget) t.quality.emplace_back("budget");
   t.host = core::host_name();

@@ -1,16 +1,23 @@
 #include "session/process.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/sha256.hpp"
 #include "disttune/detail/attempt.hpp"
 
 DISTTUNE_NAMESPACE_BEGIN
@@ -101,11 +108,29 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait
   }
   seat.owner = std::this_thread::get_id();
   seat.process = ::getpid();
-  ++seat.depth;
+  if (++seat.depth == 1) turn->lock_among_processes(device);
   return turn;
 }
 
+/// Tells, and never waits: a flag in the record is worth more than a queue of jobs. Processes with
+/// other visible devices use other hardware under the same index.
+void DeviceTurn::lock_among_processes(const Device& device) {
+  std::string who =
+      fmt::format("{} {} {}", device.kind(), device.index(), device.fingerprint().text());
+  for (const char* visible :
+       {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"})
+    if (const char* value = std::getenv(visible)) who += fmt::format(" {}={}", visible, value);
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  if (error) return;
+  const auto file =
+      folder / fmt::format("disttune-{}-{:.16}.lock", ::getuid(), core::sha256_hex(who));
+  m_lock = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  m_contended = m_lock >= 0 && ::flock(m_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 DeviceTurn::~DeviceTurn() {
+  if (m_lock >= 0) ::close(m_lock);
   if (!m_seat) return;
   const std::lock_guard lock(m_seat->mutex);
   if (--m_seat->depth == 0) m_seat->freed.notify_one();

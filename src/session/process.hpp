@@ -30,10 +30,17 @@ class DeviceTurn {
   /// Waits for the turn. Null when `may_wait` is false and another thread has it.
   [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, bool may_wait,
                                                         bool alone);
+  /// Another process of this user was tuning on the device when the turn began: times may be
+  /// spoiled.
+  [[nodiscard]] bool contended() const noexcept { return m_contended; }
 
  private:
   struct Seat;
+  void lock_among_processes(const Device& device);
+
   std::shared_ptr<Seat> m_seat;
+  int m_lock = -1;  ///< holds an advisory lock on a file of this user and device
+  bool m_contended = false;
 };
 
 /// Marks that this thread is tuning `what` (a launcher and key), innermost last.
