@@ -203,7 +203,7 @@ TEST(ThreadRanks, WhereAllFailedAlikeNobodyIsBlamed) {
   const auto ends = ranks.run([&](ProcessGroup& g) {
     g.abandon(1, "the same mistake everywhere");
     std::int64_t word = 0;
-    ranks.sleep(g.rank(), 1ms);  // whatever is announced now has been announced
+    ranks.sleep(g.rank(), 1ms);               // whatever is announced now has been announced
     if (g.rank() == 1) ranks.sleep(1, 100s);  // its announcement stands long after the others came
     g.withdraw(1);
     g.all_reduce_max({&word, 1}, waiting(g, 1, "handshake", true));
