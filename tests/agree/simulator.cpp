@@ -284,7 +284,7 @@ class Life {
   /// Noisy, and now and then unusable.
   std::int64_t sample(std::uint32_t candidate) {
     if (m_noise.chance(1)) return core::sample_of(core::Retry::bad_clock);
-    return 10000 + 100 * (candidate % 5) + m_noise.below(300);
+    return std::int64_t{10000} + 100 * static_cast<int>(candidate % 5) + m_noise.below(300);
   }
 
   [[nodiscard]] std::string stored(std::uint64_t store) {
