@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "devices/ascend_timer.hpp"
 #include "devices/driver_library.hpp"
@@ -75,6 +76,8 @@ std::int64_t capability(const Ascend& acl, std::uint32_t device, int what) {
   return known ? value : -1;
 }
 
+}  // namespace
+
 class AscendDevice final : public Device {
  public:
   AscendDevice(std::shared_ptr<const Ascend> acl, int device, bool uniform)
@@ -97,13 +100,27 @@ class AscendDevice final : public Device {
   [[nodiscard]] int index() const override { return m_device; }
   [[nodiscard]] bool uniform() const override { return m_uniform; }
   [[nodiscard]] bool capturing(void* stream) const override {
+    const AscendScope scope(*m_acl, context());
     return ascend_capturing(*m_acl, stream);
   }
   [[nodiscard]] std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) override {
+    const AscendScope scope(*m_acl, context());
+    m_acl->check(scope.code(), "making the stream's context current");
     return std::make_unique<AscendTimer>(m_acl, m_device, stream, samples);
   }
 
+  /// A stream of this device was named in `context`.
+  void named_in(void* context) noexcept { m_context.store(context, std::memory_order_relaxed); }
+
  private:
+  /// Streams belong to a context. Between naming one and using it the caller may go to another
+  /// device; then it is the context in which this device's streams were last named.
+  [[nodiscard]] void* context() const {
+    std::int32_t current = -1;
+    const bool here = (*m_acl)->get_device(&current) == 0 && current == m_device;
+    void* const named = m_context.load(std::memory_order_relaxed);
+    return here || named == nullptr ? m_acl->current_context() : named;
+  }
   [[nodiscard]] std::int64_t memory_gib() const {
     constexpr int k_total_memory = 301;
     constexpr int k_hbm = 1;
@@ -113,7 +130,7 @@ class AscendDevice final : public Device {
     const auto device = static_cast<std::uint32_t>(m_device);
     if ((*m_acl)->device_info == nullptr ||
         (*m_acl)->device_info(device, k_total_memory, &bytes) != 0) {
-      // Of the current device: this object is only met while its device is the current one.
+      const AscendScope scope(*m_acl, context());  // of the current device
       if ((*m_acl)->memory_info == nullptr || (*m_acl)->memory_info(k_hbm, &free, &total) != 0) {
         return -1;
       }
@@ -125,6 +142,7 @@ class AscendDevice final : public Device {
   std::shared_ptr<const Ascend> m_acl;
   int m_device;
   bool m_uniform;
+  std::atomic<void*> m_context{nullptr};
 };
 
 Value AscendDevice::software() const {
@@ -147,8 +165,6 @@ Value AscendDevice::software() const {
   }
   return Value::dict(std::move(items));
 }
-
-}  // namespace
 
 Ascend::Ascend(std::span<const std::string> libraries) {
   const DriverLibrary library("Ascend runtime (CANN)", libraries);
@@ -283,10 +299,12 @@ void AscendPlatform::list_devices() {
 Stream AscendPlatform::stream(void* handle) const {
   if (m_unavailable) return {m_unavailable, handle};
   if (m_devices.size() == 1) return {m_devices.front(), handle};
-  static_cast<void>(m_acl->current_context());
+  void* const context = m_acl->current_context();
   std::int32_t device = 0;
   m_acl->check((*m_acl)->get_device(&device), "asking for the current device");
-  return {m_devices.at(static_cast<std::size_t>(device)), handle};
+  const auto& found = m_devices.at(static_cast<std::size_t>(device));
+  found->named_in(context);
+  return {found, handle};
 }
 
 }  // namespace disttune::devices

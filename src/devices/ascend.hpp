@@ -91,6 +91,8 @@ class AscendScope {
   int m_code = 0;
 };
 
+class AscendDevice;
+
 /// All devices that the process sees, one Device each. Thread-safe; no lock after construction.
 class AscendPlatform {
  public:
@@ -106,7 +108,7 @@ class AscendPlatform {
 
   std::shared_ptr<const Ascend> m_acl;
   std::shared_ptr<Device> m_unavailable;
-  std::vector<std::shared_ptr<Device>> m_devices;
+  std::vector<std::shared_ptr<AscendDevice>> m_devices;
 };
 
 }  // namespace disttune::devices

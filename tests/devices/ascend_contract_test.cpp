@@ -220,6 +220,25 @@ TEST_F(AscendContract, S79TheStreamsDeviceIsUsedAndTheCurrentOneComesBack) {
   call<int(void*)>("aclrtDestroyStream", other);
 }
 
+TEST_F(AscendContract, S79AStreamNamedOnItsDeviceIsOpenedFromAnother) {
+  set_device(1);
+  void* const other = create_stream();
+  const Stream target = platform->stream(other);
+  set_device(0);
+  EXPECT_FALSE(target.device->capturing(other));
+  auto timer = target.device->open(other, 1);
+  EXPECT_EQ(device(), 0);
+  ASSERT_TRUE(timer->hold());
+  timer->start(0);
+  timer->stop(0);
+  timer->release();
+  EXPECT_TRUE(timer->synchronize(in(20s)));
+  EXPECT_EQ(device(), 0);
+  timer.reset();
+  set_device(1);
+  call<int(void*)>("aclrtDestroyStream", other);
+}
+
 TEST_F(AscendContract, AThreadWithoutADeviceIsToldWhatToDo) {
   std::thread([&] {
     try {
