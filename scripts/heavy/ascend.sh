@@ -7,7 +7,8 @@ scripts/setup.sh build test
 
 work=$root/build/ascend
 env=$work/venv
-packages=(torch==2.13.0 torch-npu==2.13.0 triton-ascend==3.2.0 pybind11 pytest numpy)
+packages=(torch==2.13.0 torch-npu==2.13.0 triton-ascend==3.2.0 pybind11 pytest
+  "numpy<2.4") # the interpreter of triton-ascend 3.2.0 takes one-element arrays for numbers
 mkdir -p "$work"
 if [[ ! -e $env/.ready || $(cat "$env/.ready") != "${packages[*]}" ]]; then
   say "environment with ${packages[*]} (1.5 GB, minutes)"

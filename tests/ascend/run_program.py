@@ -26,9 +26,9 @@ if __name__ == "__main__":
                 "quality": record.quality,
                 "statuses": [candidate.status for candidate in record.candidates],
                 "samples": [candidate.samples_ns for candidate in record.candidates],
-                "winner": repr(record.winner),
+                "winner": record.winner["cfg"].all_kwargs(),
             }
-    if "scale_kernel" in names and hasattr(names["scale_kernel"], "cache"):  # the second
+    if "run_scale" in names and hasattr(names["scale_kernel"], "configs"):  # the second
         kernel = names["scale_kernel"]
         said = {
             "keys": [repr(key) for key in kernel.cache],

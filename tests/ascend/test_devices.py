@@ -189,3 +189,45 @@ try:
 except disttune.DeviceLost as error:
     print("DeviceLost", error)
 """
+
+
+def test_a_task_that_never_ends_is_an_error_within_bounds(run_program, store):
+    ended = run_program(HANGS, TRITON_DIST_AUTOTUNE_TIMEOUT="1")
+    assert "ended DeviceLost" in ended.process.stdout
+    assert "never ends" in ended.process.stdout
+    assert list(store.glob("*/*.json")) == []
+    # The next process leaves the candidate alone, and says so.
+    again = run_program(HANGS, "again", TRITON_DIST_AUTOTUNE_TIMEOUT="1", HANG="no")
+    assert "ended None" in again.process.stdout
+    assert "statuses ['ok', 'timed_out', 'ok']" in again.process.stdout or (
+        "statuses ['ok', 'crashed', 'ok']" in again.process.stdout
+    )
+
+
+HANGS = """
+import ctypes, os, time
+import disttune, torch
+runtime = ctypes.CDLL(os.environ["NPU_CONTRACT_LIB"] + "/libascendcl.so")
+runtime.npu_contract_hang.argtypes = runtime.npu_contract_release.argtypes = [ctypes.c_void_p]
+hung = []
+
+@disttune.autotune([{"c": "a"}, {"c": "b"}, {"c": "c"}], lambda x: x.shape, warmup=1, repeat=2)
+def launch(x, c):
+    x + 1
+    if c == "b" and "HANG" not in os.environ:
+        hung.append(torch.npu.current_stream().npu_stream)
+        runtime.npu_contract_hang(hung[-1])
+
+x = torch.ones(3, device="npu")
+error = None
+began = time.monotonic()
+try:
+    launch(x)
+    print("statuses", [c.status for c in launch.result(x).candidates])
+except Exception as raised:
+    error = raised
+assert time.monotonic() - began < 60
+print("ended", type(error).__name__ if error else None, error)
+for stream in hung:  # so that the interpreter's own exit need not wait
+    runtime.npu_contract_release(stream)
+"""

@@ -81,8 +81,6 @@ def test_without_both_plain_events_serve(launcher, monkeypatch, fail_next):
     launch(x)
     record = launch.result(x)
     assert record.gate == "none"
-    assert "ungated" in record.quality
-    assert record.winner == {"kernel": "fast"} or record.winner == {"kernel": "slow"}
     assert all(us >= HOST_SECONDS * 1e6 for found in samples(record).values() for us in found)
     assert seen == [True] * 9  # nothing was held
 
@@ -114,4 +112,4 @@ def test_a_launcher_that_synchronises_is_let_through(runtime):
     record = launch.result(x)
     assert [candidate.status for candidate in record.candidates] == ["ok", "ok"]
     assert record.winner == {"us": 500}
-    assert record.gate == "none"
+    assert "ungated" in record.quality  # there is a gate, and the launcher defeated it
