@@ -1,7 +1,7 @@
 """One store for both languages: with equal name and version, what one tuned serves the other.
 
-The C++ half is ``both_languages/launchers.cpp``, built here against a finished build of the library:
-``DISTTUNE_BUILD`` names its folder, otherwise the newest of ``build/*`` serves.
+The C++ half is ``both_languages/launchers.cpp``, built here against a finished build of the
+library: ``DISTTUNE_BUILD`` names its folder, otherwise the newest of ``build/*`` serves.
 """
 
 from __future__ import annotations

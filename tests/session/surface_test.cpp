@@ -116,7 +116,7 @@ class OwnGroup final : public ProcessGroup {
   struct Meeting {
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<std::int64_t> block;
+    std::vector<std::int64_t> block, result;  ///< of the round that fills, of the last full one
     int arrived = 0;
     std::uint64_t round = 0;
   };
@@ -129,7 +129,7 @@ class OwnGroup final : public ProcessGroup {
       m_meeting.block[i] = std::max(m_meeting.block[i], values[i]);
     const std::uint64_t round = m_meeting.round;
     if (++m_meeting.arrived == size()) {
-      m_result = m_meeting.block;
+      m_meeting.result = m_meeting.block;
       m_meeting.arrived = 0;
       ++m_meeting.round;
       m_meeting.changed.notify_all();
@@ -137,13 +137,12 @@ class OwnGroup final : public ProcessGroup {
                                              [&] { return m_meeting.round != round; })) {
       throw GroupTimeout("own group: a rank is missing in " + std::string(wait.phase));
     }
-    std::copy_n(m_meeting.block.begin(), values.size(), values.begin());
+    std::copy_n(m_meeting.result.begin(), values.size(), values.begin());
   }
   void abandon(std::uint64_t, std::string_view) noexcept override {}
 
  private:
   Meeting& m_meeting;
-  std::vector<std::int64_t> m_result;
 };
 
 class Counting final : public Observer {
@@ -221,8 +220,9 @@ TEST_F(Surface, SpacesOfStructsAndOfNames) {
 }
 
 TEST_F(Surface, KeysOfEveryKind) {
-  const auto tuned = [this](auto key) {
-    return autotune("kinds", Space<Tile>{{2}, {1}}, key,
+  int number = 0;  // some kinds have the same text
+  const auto tuned = [&](auto key) {
+    return autotune("kind " + std::to_string(++number), Space<Tile>{{2}, {1}}, key,
                     [this](const Tile& t, int n) { run(t, n); })
         .version("1")
         .timer(clock.reader());
@@ -290,15 +290,14 @@ TEST_F(Surface, ConstantsAndGenericLambdas) {
 TEST_F(Surface, AStrategyOfTheUsers) {
   register_strategy("surface_once",
                     [](const Problem& p) { return std::make_unique<Once>(p.candidates); });
-  const auto launcher = scale({{3}, {1}, {2}}, "once");
-  auto tuned = autotune(
-                   "once", Space<Tile>{{3}, {1}, {2}}, [](int n) { return n; },
-                   [this](const Tile& t, int n) {
-                     run(t, n);
-                     if (t.block == 2) throw std::runtime_error("no");
-                   })
-                   .timer(clock.reader())
-                   .strategy("surface_once");
+  const auto tuned = autotune(
+                         "once", Space<Tile>{{3}, {1}, {2}}, [](int n) { return n; },
+                         [this](const Tile& t, int n) {
+                           run(t, n);
+                           if (t.block == 2) throw std::runtime_error("no");
+                         })
+                         .timer(clock.reader())
+                         .strategy("surface_once");
   tuned(8);
   EXPECT_EQ(runs.size(), 4U) << "three visits and the caller's run";
   EXPECT_EQ(tuned.choice(8)->block, 1);
