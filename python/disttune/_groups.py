@@ -48,7 +48,13 @@ def set_default_group(group: Any) -> None:
         A ``torch.distributed`` group, a `disttune.ProcessGroup`, `disttune.LOCAL`, or ``None`` for
         the rule at the start: the world of ``torch.distributed`` when it is initialised with more
         than one rank, else no group.
+
+    Raises
+    ------
+    TypeError
+        It is none of these; the default stays as it was.
     """
+    _check_kind(group)
     _default[0] = group
     _core.forget_default_group()
 
@@ -76,8 +82,10 @@ def resolve_group(group: Any = None, timeout: float | None = None) -> _core.Proc
 
     Raises
     ------
+    TypeError
+        It is no group at all.
     ValueError
-        The group was destroyed, this rank is not a member of it, or it is no group at all.
+        The group was destroyed, or this rank is not a member of it.
     GroupTimeout
         Not all ranks came.
     """
@@ -90,9 +98,23 @@ def resolve_group(group: Any = None, timeout: float | None = None) -> _core.Proc
         group = distributed.group.WORLD
     if group is LOCAL:
         return None
+    _check_kind(group)
     if isinstance(group, _core.ProcessGroup):
         return group
     return _seat(group, _timeout() if timeout is None else timeout)
+
+
+def _check_kind(group: Any) -> None:
+    if group is None or group is LOCAL or isinstance(group, _core.ProcessGroup):
+        return
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is not None and group is c10d.GroupMember.NON_GROUP_MEMBER:
+        return  # what torch gives to ranks outside: `_seat` says so
+    if not (callable(getattr(group, "rank", None)) and callable(getattr(group, "size", None))):
+        raise TypeError(
+            f"disttune: {group!r} is no group: pass a torch.distributed group, a "
+            "disttune.ProcessGroup, disttune.LOCAL or None"
+        )
 
 
 def _timeout() -> float:
@@ -129,11 +151,6 @@ def _seat(group: Any, timeout: float) -> _core.ProcessGroup | None:
     c10d = sys.modules["torch.distributed.distributed_c10d"]
     if group is c10d.GroupMember.NON_GROUP_MEMBER:
         raise ValueError("disttune: this rank is not a member of the group that was given")
-    if not hasattr(group, "rank") or not hasattr(group, "size"):
-        raise ValueError(
-            f"disttune: {group!r} is no group: pass a torch.distributed group, a "
-            "disttune.ProcessGroup, disttune.LOCAL or None"
-        )
     try:
         members = distributed.get_process_group_ranks(group)
     except (KeyError, ValueError, RuntimeError):

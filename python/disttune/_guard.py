@@ -134,6 +134,12 @@ class Guard:
         for name in self._plan.reset:
             zero(self._named.get(name), name)
 
+    def expect(self) -> None:
+        """Ask the reference, once a tuning; what it raises is the caller's, not a candidate's."""
+        if self._plan.check is not None:
+            self.before_run()
+            self._reference(self._plan.check)
+
     def check(self, values: dict[str, Any]) -> str | None:
         """Run once with ``values`` of the candidate; say what is wrong with the result, if it is.
 

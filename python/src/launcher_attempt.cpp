@@ -128,6 +128,11 @@ void LauncherAttempt::before_run() {
 std::optional<std::string> LauncherAttempt::check(std::size_t candidate) {
   const Gil gil;
   try {
+    checked(PyObject_CallMethod(guard(), "expect", nullptr));
+  } catch (const ErrorSet&) {
+    throw_raised();
+  }
+  try {
     const ChoiceRef mine = m_state.copy_of(candidate);
     const Ref values = checked(PyDict_New());
     for (std::size_t i = 0; i < mine->values().size(); ++i)

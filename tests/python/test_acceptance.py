@@ -92,6 +92,31 @@ def test_S86_a_tensor_in_a_key_is_told_where_it_sits_once(clock):
     assert str(caught.value).count("disttune:") == 1
 
 
+def test_what_a_reference_raises_is_the_callers(clock):
+    def reference(x):
+        raise ZeroDivisionError("no reference for this")
+
+    calls = []
+    f = launcher(clock, {1: 30, 2: 20}, calls, check=reference)
+    for _ in range(2):  # and nothing is remembered of it
+        with pytest.raises(ZeroDivisionError, match="no reference for this"):
+            f(1)
+    assert calls == []
+    assert len(f.best_configs) == 0
+
+
+@pytest.mark.parametrize("group", [5, "world", object()])
+def test_what_is_no_group_is_refused_where_it_is_given(clock, group):
+    calls = []
+    f = launcher(clock, {1: 30, 2: 20}, calls)
+    with pytest.raises(TypeError, match=r"is no group: pass a torch\.distributed group"):
+        f(1, autotune_pg=group)
+    with pytest.raises(TypeError, match="is no group"):
+        disttune.set_default_group(group)
+    assert calls == []
+    assert f(1) == 2  # the default is as it was
+
+
 # ---- a launcher that calls itself ---------------------------------------------------------------
 
 
