@@ -27,11 +27,10 @@ from ._core import (
     TuningRecord,
     Value,
     named,
-    parse,
     register_description,
     strategies,
 )
-from ._describe import to_hashable
+from ._describe import parse, to_hashable
 from ._function import autotune, private_copy
 from ._groups import LOCAL, resolve_group, set_default_group
 from ._key import key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -51,12 +52,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _env(arguments: argparse.Namespace) -> int:
     if not arguments.markdown:
         print(_core.describe_environment().rstrip("\n"))
+        for line in _misspelled():
+            print(line, file=sys.stderr)
         return 0
     print("| variable | accepts | default | meaning |\n| --- | --- | --- | --- |")
     for name, accepts, default, meaning in _core.environment_table():
         cells = (f"`{name}`", accepts, default or "–", meaning)
         print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return 0
+
+
+def _misspelled() -> list[str]:
+    """Say which variables with our prefix are set and mean nothing."""
+    known = [name for name, *_ in _core.environment_table()]
+    lines = []
+    for name in sorted(os.environ):
+        if name.startswith("TRITON_DIST_AUTOTUNE_") and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            lines.append(f"disttune: {name} is set, and there is no such variable{hint}")
+    return lines
 
 
 def _milliseconds(nanoseconds: float | None) -> str:

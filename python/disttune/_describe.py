@@ -13,7 +13,7 @@ from typing import Any
 from . import _core
 from ._identity import digest_of
 
-__all__ = ["register_all", "to_hashable"]
+__all__ = ["parse", "register_all", "to_hashable"]
 
 
 def register_all() -> None:
@@ -80,6 +80,29 @@ def _function(value: types.FunctionType) -> Any:
     """Describe a function in an entry (a configuration's ``pre_hook``) by who it is."""
     name, digest = digest_of(value)
     return _core.Value.named("function", [("", name), ("", digest)])
+
+
+def parse(text: str) -> _core.Value:
+    """Read a canonical text.
+
+    A plain function, so that a `Value`, which is pickled as its text, can be read back by name.
+
+    Parameters
+    ----------
+    text
+        Exactly as ``str(value)`` gives it.
+
+    Returns
+    -------
+    Value
+        What the text says; `Value.python` makes an object of it.
+
+    Raises
+    ------
+    TypeError
+        The text is not canonical.
+    """
+    return _core.parse(text)
 
 
 def to_hashable(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], Any]:

@@ -32,6 +32,16 @@ def test_env_shows_every_variable_with_its_value(monkeypatch, capsys):
     assert "7" in out
 
 
+def test_env_tells_of_variables_that_mean_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_WARMPU", "3")
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_REPEAT", "7")
+    assert main(["env"]) == 0
+    assert capsys.readouterr().err == (
+        "disttune: TRITON_DIST_AUTOTUNE_WARMPU is set, and there is no such variable; "
+        "did you mean TRITON_DIST_AUTOTUNE_WARMUP?\n"
+    )
+
+
 def test_env_markdown_is_a_table(capsys):
     assert main(["env", "--markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()

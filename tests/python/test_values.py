@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import enum
 import math
+import pickle
 import threading
 
 import disttune
@@ -233,3 +235,14 @@ def test_values_compare_and_hash_as_text():
     assert a != disttune.parse("(1, 2.0)")
     assert str(a) == "(1, 2)"
     assert _core.describe(a) == a
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_values_are_pickled_and_copied_as_their_text(protocol):
+    value = disttune.named("point", 1, y=(2.5, None))
+    assert pickle.loads(pickle.dumps(value, protocol)) == value
+    assert copy.deepcopy({value: [value]}) == {value: [value]}
+    # As what a process sends to another: the keys and choices of a tuned function.
+    assert pickle.loads(pickle.dumps({("n", value): {"block": 64}}, protocol)) == {
+        ("n", value): {"block": 64}
+    }
