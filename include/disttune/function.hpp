@@ -216,6 +216,13 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   [[nodiscard]] const C* choice(const std::remove_reference_t<Args>&... args) const {
     return m->table.find(m->key(args...), place(m->group.get(), args...));
   }
+  /// Forgets this process's choices, or the one for these arguments: the next call looks into the
+  /// store again. Records stay. Thread-safe; calls in progress keep the choice that they have. With
+  /// a group on all its ranks or none: a cold call meets the others.
+  void clear() const { m->table.clear(); }
+  void erase(const std::remove_reference_t<Args>&... args) const {
+    m->table.erase(m->key(args...), place(m->group.get(), args...));
+  }
   [[nodiscard]] const Space<C>& space() const noexcept { return m->space; }
   [[nodiscard]] const std::string& name() const noexcept { return m->name; }
   /// The folder that holds this launcher's records.

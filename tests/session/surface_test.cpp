@@ -380,6 +380,32 @@ TEST_F(Surface, ContextualCallsOfTunedKernels) {
   EXPECT_EQ(runs.size(), cold + 1);
 }
 
+TEST_F(Surface, ForgettingAsksTheStoreAgain) {
+  const auto launcher = scale({{2}, {1}});
+  launcher(8);
+  launcher(9);
+  const std::size_t cold = runs.size();
+  launcher.erase(8);
+  EXPECT_EQ(launcher.choice(8), nullptr);
+  EXPECT_NE(launcher.choice(9), nullptr);
+  launcher.clear();
+  EXPECT_EQ(launcher.choice(9), nullptr);
+  launcher(8);
+  EXPECT_EQ(runs.size(), cold + 1) << "the record serves";
+  EXPECT_EQ(launcher.choice(8)->block, 1);
+}
+
+TEST_F(Surface, AVersionAloneIsTheIdentity) {
+  const auto launcher = autotune(
+                            "who", Space<Tile>{{1}}, [](int n) { return n; },
+                            [this](const Tile& t, int n) { run(t, n); })
+                            .timer(clock.reader())
+                            .source("digest")
+                            .version("2");
+  launcher(8);
+  EXPECT_EQ(launcher.result(8)->key.identity.text(), R"({"name": "who", "version": "2"})");
+}
+
 TEST_F(Surface, ACheckOfALaunchWithoutAResult) {
   const auto launcher =
       autotune(
