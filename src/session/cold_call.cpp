@@ -183,14 +183,18 @@ detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
 /// Crashed candidates are a union over the ranks; samples come from the lowest rank that has any.
 void ColdCall::share_remains(const agree::Agreed& agreed) {
   if (agreed.crashed) {
-    std::vector<std::int64_t> marks(m_field.size(), 0);
+    // One mark a candidate that pruning left in: these lists are agreed, the full ones may differ.
+    const auto open = m_field.open();
+    std::vector<std::int64_t> marks(open.size(), 0);
     for (const auto& crash : m_remains.crashed)
-      if (const auto at = m_field.find(crash.candidate)) marks[*at] = 1;
+      if (const auto at = m_field.find(crash.candidate))
+        if (const auto k = std::ranges::find(open, *at); k != open.end())
+          marks[static_cast<std::size_t>(k - open.begin())] = 1;
     m_agreement.unite(marks);
     leave_out_crashed();
-    for (std::size_t i = 0; i < m_field.size(); ++i)
-      if (marks[i] != 0 && m_field.is_open(i) && !agreed.retry_crashed)
-        m_field.end(i, Status::crashed,
+    for (std::size_t k = 0; k < open.size(); ++k)
+      if (marks[k] != 0 && m_field.is_open(open[k]) && !agreed.retry_crashed)
+        m_field.end(open[k], Status::crashed,
                     "a process died while it ran on another rank; RETRY_CRASHED=1 tries it again");
   }
   if (!agreed.resume_rank) return;

@@ -11,6 +11,9 @@
 namespace {
 std::atomic<std::size_t> allocations{0};
 }
+// A sanitizer has these for itself and knows better what belongs together: nothing is counted
+// there.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Not inlined: the compiler would see malloc behind a deleted pointer and warn.
 [[gnu::noinline]] void* operator new(std::size_t n) {
   ++allocations;
@@ -19,6 +22,7 @@ std::atomic<std::size_t> allocations{0};
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif
 
 namespace disttune::test {
 namespace {
