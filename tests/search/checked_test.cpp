@@ -46,23 +46,24 @@ std::string outcome(const std::string& name, std::vector<Visit> batch, Decision 
 }
 
 TEST(CheckedStrategy, MissingScoresAreInfinite) {
-  EXPECT_EQ(outcome("no_scores", {{0, 1, 2}, {2, 0, 1}}, {2, {}}), "2 of 3");
+  EXPECT_EQ(outcome("user_no_scores", {{0, 1, 2}, {2, 0, 1}}, {2, {}}), "2 of 3");
 }
 
 TEST(CheckedStrategy, AVisitBeyondTheCandidatesIsAnError) {
-  EXPECT_EQ(outcome("beyond", {{3, 1, 2}}, {0, {}}),
-            "disttune: the search strategy 'beyond' asked for a visit of candidate 3 of 3");
+  EXPECT_EQ(outcome("user_beyond", {{3, 1, 2}}, {0, {}}),
+            "disttune: the search strategy 'user_beyond' asked for a visit of candidate 3 of 3");
 }
 
 TEST(CheckedStrategy, AWinnerThatCannotBeIsAnError) {
   const std::vector<Visit> batch{{0, 0, 1}, {1, 0, 1}};
-  EXPECT_EQ(outcome("outside", batch, {7, {}}),
-            "disttune: the search strategy 'outside' chose candidate 7 of 3, which does not exist");
-  EXPECT_EQ(outcome("failed", batch, {1, {}}),
-            "disttune: the search strategy 'failed' chose candidate 1 of 3, which failed");
   EXPECT_EQ(
-      outcome("untimed", batch, {2, {}}),
-      "disttune: the search strategy 'untimed' chose candidate 2 of 3, which was never timed");
+      outcome("user_outside", batch, {7, {}}),
+      "disttune: the search strategy 'user_outside' chose candidate 7 of 3, which does not exist");
+  EXPECT_EQ(outcome("user_failed", batch, {1, {}}),
+            "disttune: the search strategy 'user_failed' chose candidate 1 of 3, which failed");
+  EXPECT_EQ(
+      outcome("user_untimed", batch, {2, {}}),
+      "disttune: the search strategy 'user_untimed' chose candidate 2 of 3, which was never timed");
 }
 
 }  // namespace
