@@ -20,6 +20,8 @@ __all__ = ["TorchDevice", "TorchTimer", "current_device_index", "stream_of"]
 
 #: Bytes written to flush a cache whose size is unknown: larger than any device's last level.
 _FLUSH_BYTES = 256 << 20
+#: Streams that are remembered; torch's pool has 32 a device.
+_MOST_STREAMS = 256
 
 
 def stream_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int] | None:
@@ -82,7 +84,7 @@ def _stream_on(torch: Any, kind: str, index: int | None) -> tuple[Any, int] | No
     handle = _handle(stream)
     # The default stream is that of the current device: it must be the tensors' while it is named.
     with _current(module, index):
-        native = _native(torch, kind, stream, handle)
+        native = _native(torch, kind, index, stream, handle)
     return (native or _device(kind, index)), handle
 
 
@@ -99,22 +101,31 @@ def _handle(stream: Any) -> int:
     return 0
 
 
-def _native(torch: Any, kind: str, stream: Any, handle: int) -> Any:
+def _native(torch: Any, kind: str, index: int, stream: Any, handle: int) -> Any:
     """Return disttune's own device for a stream, where it has one that works here."""
     if kind == "cuda":
         hip = bool(getattr(torch.version, "hip", None))
         return _core.hip(handle) if hip else _core.cuda(handle)
     if kind == "npu":
-        return _ascend(functools.partial(_handle, stream), handle)
+        return _ascend(functools.partial(_handle, stream), index, handle)
     return None
 
 
-def _ascend(drain: Callable[[], int], handle: int) -> Any:
-    try:
-        device = _core.ascend(handle, drain)
-        _core.device_fingerprint(device)  # the first use of the runtime library
-    except _core.Error:
-        return None  # torch's own events remain
+#: By device and stream: what a tuning knows of a stream, it knows by its device object.
+_drained: dict[tuple[int, int], Any] = {}
+
+
+def _ascend(drain: Callable[[], int], index: int, handle: int) -> Any:
+    device = _drained.get((index, handle))
+    if device is None:
+        try:
+            device = _core.ascend(handle, drain)
+            _core.device_fingerprint(device)  # the first use of the runtime library
+        except _core.Error:
+            return None  # torch's own events remain
+        if len(_drained) >= _MOST_STREAMS:
+            _drained.clear()
+        _drained[index, handle] = device
     return device
 
 

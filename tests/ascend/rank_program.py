@@ -42,15 +42,19 @@ def guide_call():
     exec((FOLDER / "call.py").read_text(), names)
     tuned_with = collectives() - before
     torch.testing.assert_close(names["result"], 2.5 * x, atol=1e-5, rtol=1e-4)
-    (choice,) = names["scale"].best_configs.values()
-    return {"choice": repr(choice), "collectives": tuned_with}
+    record = names["scale"].result(x, 2.5, autotune_pg=names["process_group"])
+    return {
+        "choice": record.winner["cfg"].all_kwargs(),
+        "samples": [c.samples_ns for c in record.candidates],
+        "collectives": tuned_with,
+    }
 
 
 def slowest():
     """A fast candidate that is slow on one rank loses; the launcher communicates over HCCL."""
     times = {"a": 3000, "b": 8000 if RANK == SIZE - 1 else 200, "c": 1000}
 
-    @disttune.autotune([{"c": c} for c in "abc"], lambda x: x.shape, warmup=1, repeat=2)
+    @disttune.autotune([{"c": c} for c in "abc"], lambda x: x.shape, ignore=["times", "RANK"])
     def launch(x, c):
         busy(times[c])
         y = x.clone()
@@ -69,7 +73,7 @@ def slowest():
 
 
 def failing_one():
-    @disttune.autotune([{"c": c} for c in "abc"], lambda x: x.shape, warmup=1, repeat=2)
+    @disttune.autotune([{"c": c} for c in "abc"], lambda x: x.shape, ignore=["times", "RANK"])
     def launch(x, c):
         if c == "b" and RANK == SIZE - 1:
             raise RuntimeError("no room on this rank")

@@ -5,6 +5,7 @@ import threading
 import disttune
 import pytest
 import torch
+from disttune._torch_device import stream_of
 
 
 def make(body, space=("a", "b"), **options):
@@ -21,6 +22,16 @@ def busy(runtime, microseconds, device=None):
 
 def statuses(record):
     return {candidate.config["c"]: candidate.status for candidate in record.candidates}
+
+
+def test_a_stream_has_one_device_object():
+    """Or a tuning would open a timer for each launch."""
+    x, y = torch.ones(2, device="npu:0"), torch.ones(2, device="npu:1")
+    device, handle = stream_of((x,), {})
+    assert stream_of((x,), {}) == (device, handle)
+    assert stream_of((y,), {})[0] is not device
+    with torch.npu.stream(torch.npu.Stream()):
+        assert stream_of((x,), {})[1] != handle
 
 
 def test_the_tensors_device_is_timed_and_the_current_one_stays(runtime, report):
