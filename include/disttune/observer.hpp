@@ -1,5 +1,6 @@
 // Listening in. Every event has an empty body, so that a new event breaks nobody; an observer can
-// neither fail a tuning nor change it. Called in the thread that tunes, never inside a timed run.
+// neither fail a tuning nor change it. Called in the thread that tunes, by one thread at a time,
+// never inside a timed run; other tunings that have something to tell wait for it to return.
 #pragma once
 
 #include <cstdint>

@@ -32,11 +32,21 @@ Registry& registry() {
   static Registry& it = *new Registry;
   return it;
 }
-/// Observers are called outside the lock: they may add or remove some.
+/// Observers are called outside this lock: they may add or remove some.
 std::shared_ptr<const Observers> observers() {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
   return r.observers;
+}
+/// One thread at a time, whichever tunings run beside each other. Recursive: an observer may call
+/// what tells events itself.
+template <class F>
+void for_each_observer(const F& f) {
+  static auto* const turn = new std::recursive_mutex;  // as long as the registry
+  const auto all = observers();
+  if (all->empty()) return;
+  const std::lock_guard lock(*turn);
+  for (const auto& [token, observer] : *all) f(*observer);
 }
 
 }  // namespace
@@ -139,10 +149,7 @@ void tell(const Event& event, ToListener to_listener, ToObserver to_observer) no
   quietly([&] {
     if (t_listener != nullptr) (t_listener->*to_listener)(event);
   });
-  quietly([&] {
-    const auto all = observers();
-    for (const auto& [token, observer] : *all) (observer.get()->*to_observer)(event);
-  });
+  quietly([&] { for_each_observer([&](Observer& o) { (o.*to_observer)(event); }); });
 }
 
 }  // namespace
@@ -166,8 +173,7 @@ void message(Level level, std::string_view text, std::string_view cause) noexcep
     Listener* const here = t_listener;
     if (here != nullptr) here->note(level, text);
     if (level == Level::warning && !first_of(cause)) return;
-    const auto all = observers();
-    for (const auto& [token, observer] : *all) observer->message({level, text, cause});
+    for_each_observer([&](Observer& o) { o.message({level, text, cause}); });
     if (here != nullptr)
       here->show_here(level, text);
     else if (level >= log_level())

@@ -293,6 +293,30 @@ TEST_F(Observe, an_observer_may_remove_itself) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST_F(Observe, observers_are_called_by_one_thread_at_a_time) {
+  struct Slow : Observer {
+    void message(const Message& e) noexcept override {
+      overlapped = overlapped || inside.exchange(true);
+      if (e.text == "first") {
+        other = std::thread([] { disttune::observe::message(Level::debug, "second"); });
+        for (int i = 0; i < 1000 && !overlapped; ++i) std::this_thread::yield();
+      }
+      ++heard;
+      inside = false;
+    }
+    std::thread other;
+    std::atomic<bool> inside = false, overlapped = false;
+    int heard = 0;  // not atomic on purpose
+  };
+  const auto slow = std::make_shared<Slow>();
+  const auto token = add_observer(slow);
+  message(Level::debug, "first");
+  slow->other.join();
+  remove_observer(token);
+  EXPECT_EQ(slow->heard, 2);
+  EXPECT_FALSE(slow->overlapped);
+}
+
 TEST_F(Observe, without_a_sink_messages_go_to_standard_error) {
   set_message_sink({});
   ::testing::internal::CaptureStderr();
