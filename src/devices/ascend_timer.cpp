@@ -298,7 +298,8 @@ std::optional<bool> AscendTimer::settled() const noexcept {
 void AscendTimer::free_everything() noexcept {
   const AscendScope scope(*m_acl, m_context);
   for (void* event : m_events) (*m_acl)->destroy_event(event);
-  const std::optional<bool> over = m_used ? settled() : true;
+  // A wait that came too late was for work of the caller's, which freeing waits for as well.
+  const std::optional<bool> over = m_used || m_late ? settled() : true;
   // Where the stream fails, nothing tells whether a function is still on its way out of the gate.
   if (over != true) static_cast<void>(m_host_gate.release());
   m_reports.reset();

@@ -243,7 +243,8 @@ void GpuTimer::free_everything() noexcept {
       }
     }
     int state = scope.code();
-    if (state == k_gpu_success && m_used) state = settle();
+    // A wait that came too late was for work of the caller's, which freeing waits for as well.
+    if (state == k_gpu_success && (m_used || m_late)) state = settle();
     for (void* event : m_events) m_driver->destroy_event(event);
     // Freeing waits for the stream. Behind a kernel that never ends that would be for ever, and the
     // word must not vanish under a wait that has not looked at it yet: then they are left.

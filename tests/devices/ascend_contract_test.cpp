@@ -262,6 +262,15 @@ TEST_F(AscendContract, WorkThatNeverEndsIsLateAndDoesNotHoldTheDestructor) {
   check_report = false;
 }
 
+TEST_F(AscendContract, WorkOfTheCallerThatNeverEndsDoesNotHoldTheDestructorEither) {
+  auto timer = open();
+  call<int(void*)>("npu_contract_hang", stream);
+  EXPECT_FALSE(timer->synchronize(in(5ms)));
+  timer.reset();  // nothing of the timer's own is queued, but freeing waits for all streams
+  call<int(void*)>("npu_contract_release", stream);
+  check_report = false;
+}
+
 TEST_F(AscendContract, AFailedOpenLeavesNothing) {
   for (int after = 0; after < 4; ++after) {
     fail_next("aclrtCreateEventExWithFlag", 207007, after);
