@@ -471,7 +471,12 @@ TuningRecord ColdCall::tuning_record(const Measured& measured) const {
 void ColdCall::keep(const TuningRecord& tuning) {
   const auto& spec = m_target.launcher.spec;
   const Record record{spec.name, spec.module, m_target.key, {tuning}, "{}"};
-  if (m_writer) save(record);
+  if (m_writer) {
+    save(record);
+  } else {
+    const std::lock_guard lock(m_target.launcher.mutex);
+    m_target.launcher.written_elsewhere.insert_or_assign(m_target.key.text(), record);
+  }
   const bool stored = m_writer && m_target.store.root();
   observe::emit(
       Decided{spec.name, m_target.key, tuning,

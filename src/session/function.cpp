@@ -166,9 +166,12 @@ std::optional<Record> result(const Launcher& launcher, const Call& call) {
   target.fill_in_known_group();
   if (auto lookup = target.store.load(launcher.spec().name, target.key); lookup.record)
     return lookup.record;
-  const std::lock_guard lock(launcher.state().mutex);
-  const auto kept = launcher.state().unstored.find(target.key.text());
-  return kept == launcher.state().unstored.end() ? std::nullopt : std::optional(kept->second);
+  LauncherState& state = launcher.state();
+  const std::lock_guard lock(state.mutex);
+  for (const auto* records : {&state.unstored, &state.written_elsewhere})
+    if (const auto kept = records->find(target.key.text()); kept != records->end())
+      return kept->second;
+  return std::nullopt;
 }
 
 void abandon_call(ProcessGroup& group, std::string_view why) noexcept {

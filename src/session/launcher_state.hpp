@@ -45,6 +45,8 @@ class LauncherState {
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<session::Flight>> flights;
   std::unordered_map<Value, Record> unstored;  ///< by full key text
+  /// What this rank decided and another one writes; for `result`, which may be asked before.
+  std::unordered_map<Value, Record> written_elsewhere;
 
  private:
   std::mutex m_identity_mutex;

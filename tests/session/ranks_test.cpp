@@ -1,4 +1,5 @@
 // Function-level tuning with ranks as threads: the same choice or the same error everywhere.
+#include <barrier>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -99,6 +100,25 @@ TEST_F(RankSession, ACandidateThatFailsOnOneRankIsFailedOnAll) {
   for (auto& r : ranks)
     EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 1)
         << "voted out before it was timed";
+}
+
+TEST_F(RankSession, ARanksResultDoesNotWaitForTheFileThatAnotherWrites) {
+  for (auto& r : ranks) r->store = (root / "shared").string();
+  testing::Ranks group(k_ranks);
+  std::barrier together(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const auto tuned = launcher(g.rank(), {{3}, {1}});
+    tuned.with({.group = &g})(8);
+    together.arrive_and_wait();
+    if (g.rank() == 0) std::filesystem::remove_all(root / "shared");  // as if not yet written
+    together.arrive_and_wait();
+    const auto record = tuned.with({.group = &g}).result(8);
+    EXPECT_EQ(record.has_value(), g.rank() != 0);
+    if (record) {
+      EXPECT_EQ(record->tunings[0].candidates.size(), 2u);
+    }
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
 }
 
 TEST_F(RankSession, NothingWorksIsTheSameErrorEverywhere) {
