@@ -330,6 +330,8 @@ Stopwatch::Stopwatch(const Stream& stream, Policy policy, std::size_t samples)
     : m_impl(std::make_unique<Impl>(stream, std::move(policy), samples)) {}
 Stopwatch::~Stopwatch() = default;
 
+void Stopwatch::catch_up() { m_impl->waiting.catch_up(m_impl->policy.patience); }
+
 VisitEnd Stopwatch::visit(const Visit& visit, detail::Attempt& attempt,
                           std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
   return m_impl->visit(visit, attempt, samples, host_ns);

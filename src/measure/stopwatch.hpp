@@ -63,6 +63,10 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
+  /// Waits for what an earlier visit left behind unended, once more as long as that visit did;
+  /// every visit begins with it. Throws DeviceLost where it still does not end.
+  void catch_up();
+
   /// Function-level: the visit's untimed runs, then its timed runs, as `mode` says. Fills `samples`
   /// (nanoseconds, retry or failure codes) and `host_ns` (this rank's host time of the same runs:
   /// until the launcher returned, or until the work was done where the host's clock is the one that

@@ -192,15 +192,26 @@ class Measuring {
   measure::VisitEnd visit(std::size_t i, const Visit& visit, detail::Attempt& attempt,
                           std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
     try {
-      return m_watch.visit(visit, attempt, samples, host_ns);
+      auto end = m_watch.visit(visit, attempt, samples, host_ns);
+      if (end.status == Status::timed_out) m_unended = i;
+      return end;
     } catch (const DeviceLost& e) {
-      throw DeviceLost(fmt::format("disttune: '{}', [{}] {}: {}", m.launcher.name,
-                                   m.field.space_index(i), m.field.config(i).display(), e.what()));
+      throw lost(i, e);
     }
   }
+  [[nodiscard]] DeviceLost lost(std::size_t i, const DeviceLost& e) const {
+    return DeviceLost(fmt::format("disttune: '{}', [{}] {}: {}", m.launcher.name,
+                                  m.field.space_index(i), m.field.config(i).display(), e.what()));
+  }
 
-  /// The journal and the other ranks know what runs here before it runs.
+  /// The journal and the other ranks know what runs here before it runs. A candidate is not said to
+  /// run while the work of another one is still waited for: it would be taken for the culprit.
   void announce(std::size_t i) {
+    try {
+      m_watch.catch_up();
+    } catch (const DeviceLost& e) {
+      throw lost(m_unended.value_or(i), e);
+    }
     m.journal.begin(m.field.config(i).identity());
     m.agreement.visiting(static_cast<std::uint32_t>(i), m.field.config(i).display());
   }
@@ -273,6 +284,7 @@ class Measuring {
   const Assignment& m;
   measure::Policy m_policy;
   measure::Stopwatch m_watch;
+  std::optional<std::size_t> m_unended;  ///< the last whose work had not ended in time
   Clock::time_point m_start;
   std::map<std::size_t, std::string> m_reasons;
   std::map<std::size_t, Status> m_failed_status;
