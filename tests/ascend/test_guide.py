@@ -21,7 +21,7 @@ def test_function_level(run_program, guide, store):
     assert len(list(store.glob("*/*.json"))) == 1
 
     # A second process adopts the record: no candidate is visited again.
-    again = run_program(guide("function_level"), "again")
+    again = run_program(guide("function_level"))
     assert again.said["samples"] == said["samples"]
     assert again.said["winner"] == said["winner"]
     assert again.report["calls"].get("aclrtEventElapsedTime", 0) == 0
