@@ -139,7 +139,7 @@ def test_the_default_group(tmp_path):
 
 def test_what_is_no_group_is_refused(tmp_path):
     f = make(tmp_path, {1: 3, 2: 2, 3: 1})
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(TypeError, match="3 is no group"):
         f(5, autotune_pg=3)
 
 
