@@ -34,7 +34,7 @@ VOCABULARY = {
     "version",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
-# The standard library's headers have no dot; of others, <cstd…>-like C headers and POSIX are system.
+# The standard library's headers have no dot; of others, those of POSIX and Linux are system.
 SYSTEM = re.compile(
     r"^(?:[a-z_0-9]+|(?:sys/|linux/|netinet/|arpa/)[a-z_0-9]+\.h|"
     r"(?:unistd|fcntl|dlfcn|pthread|sched|poll|signal|errno|pwd|time|dirent)\.h)$"

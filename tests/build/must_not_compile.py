@@ -3,8 +3,9 @@
 must_not_compile.py FOLDER -- COMPILER…
 
 Each FOLDER/*.cpp says what it expects in comments `// expect: text`, which go on until the comment
-ends or the next one begins; all must stand in the compiler's output. Where compilers differ in their words, ` || ` separates the alternatives. `valid.cpp` says nothing and must compile: without it a broken header would pass as a
-refusal.
+ends or the next one begins; all must stand in the compiler's output. Where compilers differ in
+their words, ` || ` separates the alternatives. `valid.cpp` says nothing and must compile: without
+it a broken header would pass as a refusal.
 """
 
 from __future__ import annotations
