@@ -33,10 +33,11 @@ say "contract library"
 # torch loads torch_npu by itself, and that needs the libraries; with its task queue off an error
 # belongs to the call that made it.
 export NPU_CONTRACT_LIB=$work/contract LD_LIBRARY_PATH=$work/contract
-export TASK_QUEUE_ENABLE=0 TRITON_INTERPRET=1
+export TASK_QUEUE_ENABLE=0 TRITON_INTERPRET=1 TRITON_CACHE_DIR=$work/triton-cache
 failed=()
 say "the contract library itself"
-(unset TRITON_INTERPRET && "$env/bin/python" -m pytest -q -p no:cacheprovider tests/ascend_contract/tests) ||
+(unset TRITON_INTERPRET && "$env/bin/python" -m pytest -q -p no:cacheprovider \
+  --import-mode=prepend tests/ascend_contract/tests) ||
   failed+=("contract library")
 say "disttune on torch.npu"
 "$env/bin/python" -m pytest -q -p no:cacheprovider tests/ascend "$@" || failed+=("torch.npu")

@@ -1,6 +1,7 @@
 """The contract library, loaded before torch; every test has a store of its own.
 
-scripts/heavy/ascend.sh prepares the environment that these tests need; without it they are left out.
+scripts/heavy/ascend.sh prepares the environment that these tests need; without it they are left
+out.
 """
 
 import ctypes

@@ -8,11 +8,9 @@ import os
 import runpy
 import sys
 
-import shim
-
 if __name__ == "__main__":
     if os.environ["TRITON_INTERPRET"] == "1":
-        shim.activate()
+        import shim  # noqa: F401
     sys.argv = sys.argv[1:]
     names = runpy.run_path(sys.argv[0], run_name="__main__")
     said = {}

@@ -1,8 +1,8 @@
 """The guide's two examples on device="npu", not a word changed.
 
-A launch in the interpreter copies its arguments to the host and back, so it waits for its stream: the
-gate opens by itself, the launches are timed ungated, and the record says so. Launches that do not
-wait are in test_gate.py and test_native_road.py.
+A launch in the interpreter copies its arguments to the host and back, so it waits for its stream:
+the gate opens by itself, the launches are timed ungated, and the record says so. Launches that do
+not wait are in test_gate.py and test_native_road.py.
 """
 
 #: Counts for runs where the number of samples is not the point: the interpreter is slow.
