@@ -41,6 +41,9 @@ say "the contract library itself"
   failed+=("contract library")
 say "disttune on torch.npu"
 "$env/bin/python" -m pytest -q -p no:cacheprovider tests/ascend "$@" || failed+=("torch.npu")
+say "behind torch_npu's task queue, which is on by default"
+TASK_QUEUE_ENABLE=1 "$env/bin/python" -m pytest -q -p no:cacheprovider tests/ascend/test_gate.py \
+  tests/ascend/test_native_road.py || failed+=("task queue")
 
 # The C++ device over the same library, where `make test` has built it.
 test=$root/build/dev/tests/devices/ascend_contract_test
