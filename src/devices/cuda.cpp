@@ -119,7 +119,7 @@ class CudaDriver final : public GpuDriver {
            m_cuda.executable_destroy != nullptr && m_cuda.graph_destroy != nullptr;
   }
 
-  int context_of(void* stream, GpuContext& context) const override;
+  int context_of(void* stream, int ordinal, GpuContext& context) const override;
   void release_context(GpuContext& context) const noexcept override {
     if (!context.retained) return;
     m_cuda.primary_release(device(context.ordinal));
@@ -257,31 +257,34 @@ void CudaDriver::initialize() {
   }
 }
 
-int CudaDriver::context_of(void* stream, GpuContext& context) const {
+int CudaDriver::context_of(void* stream, int ordinal, GpuContext& context) const {
   context = {};
-  // Null, the legacy (1) and the per-thread (2) default streams mean the thread's own context.
+  // Null, the legacy (1) and the per-thread (2) default streams are those of a context.
   const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <= 2;
   int code = is_default ? m_cuda.context_current(&context.context)
                         : m_cuda.stream_context(stream, &context.context);
   if (code != k_gpu_success) return code;
-  if (context.context == nullptr) {
-    // A thread that has called nothing yet. With one device there is no doubt which it will use,
-    // and its primary context is what the CUDA runtime will make current.
-    if (m_devices.size() != 1) return k_invalid_context;
-    code = m_cuda.primary_retain(&context.context, m_devices.front());
+  if (context.context != nullptr) {
+    GpuRestore restore;
+    if (code = enter(context, restore); code != k_gpu_success) return code;
+    int device = 0;
+    code = m_cuda.context_device(&device);
+    leave(restore);
     if (code != k_gpu_success) return code;
-    context.ordinal = 0;
-    context.retained = true;
-    return k_gpu_success;
+    const auto found = std::find(m_devices.begin(), m_devices.end(), device);
+    context.ordinal = static_cast<int>(found - m_devices.begin());
+    if (!is_default || ordinal == k_current_device || ordinal == context.ordinal) return code;
   }
-  GpuRestore restore;
-  if (code = enter(context, restore); code != k_gpu_success) return code;
-  int device = 0;
-  code = m_cuda.context_device(&device);
-  leave(restore);
-  const auto found = std::find(m_devices.begin(), m_devices.end(), device);
-  if (code == k_gpu_success) context.ordinal = static_cast<int>(found - m_devices.begin());
-  return code;
+  // A thread that has called nothing yet, or is on another device. The device's primary context is
+  // what the CUDA runtime uses there; with one device there is no doubt which.
+  if (ordinal == k_current_device && m_devices.size() == 1) ordinal = 0;
+  if (ordinal == k_current_device) return k_invalid_context;
+  context = {};
+  code = m_cuda.primary_retain(&context.context, device(ordinal));
+  if (code != k_gpu_success) return code;
+  context.ordinal = ordinal;
+  context.retained = true;
+  return k_gpu_success;
 }
 
 std::string CudaDriver::driver_release() {

@@ -9,12 +9,13 @@
 namespace disttune::devices {
 
 std::unique_ptr<StreamTimer> GpuDevice::open(void* stream, std::size_t samples) {
-  return std::make_unique<GpuTimer>(m_driver, stream, samples);
+  return std::make_unique<GpuTimer>(m_driver, m_ordinal, stream, samples);
 }
 
 bool GpuDevice::capturing(void* stream) const {
   GpuContext context;
-  check(*m_driver, stream, m_driver->context_of(stream, context), "finding the stream's context");
+  check(*m_driver, stream, m_driver->context_of(stream, m_ordinal, context),
+        "finding the stream's context");
   struct Release {
     const GpuDriver& driver;
     GpuContext& context;
@@ -50,7 +51,7 @@ Stream GpuPlatform::stream(void* handle) const {
   if (m_unavailable) return {m_unavailable, handle};
   if (m_devices.size() == 1) return {m_devices.front(), handle};
   GpuContext context;
-  const int code = m_driver->context_of(handle, context);
+  const int code = m_driver->context_of(handle, k_current_device, context);
   m_driver->release_context(context);
   if (m_driver->sticky(code)) check(*m_driver, handle, code, "finding the stream's device");
   if (code != k_gpu_success || context.ordinal < 0 ||

@@ -21,6 +21,8 @@ inline constexpr int k_gpu_not_supported = 801;
 inline constexpr int k_gpu_capture_unsupported = 900;
 inline constexpr int k_gpu_capture_implicit = 906;
 
+inline constexpr int k_current_device = -1;
+
 /// What `GpuDriver::enter` does, for messages.
 inline constexpr std::string_view k_entering = "making the stream's context current";
 
@@ -61,8 +63,9 @@ class GpuDriver {
   [[nodiscard]] virtual bool has_host_function() const noexcept = 0;
   [[nodiscard]] virtual bool has_graphs() const noexcept = 0;
 
-  /// The context of a stream; the calling thread's for a default stream.
-  virtual int context_of(void* stream, GpuContext& context) const = 0;
+  /// The context of a stream. A default stream has the same handle on every device: it is taken on
+  /// device `ordinal`, or on the calling thread's where that is `k_current_device`.
+  virtual int context_of(void* stream, int ordinal, GpuContext& context) const = 0;
   virtual void release_context(GpuContext& context) const noexcept = 0;
   /// Makes the context current for this thread, and puts back what was.
   virtual int enter(const GpuContext& context, GpuRestore& restore) const noexcept = 0;

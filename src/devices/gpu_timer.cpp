@@ -17,9 +17,10 @@ constexpr std::chrono::seconds k_grace{2};
 
 }  // namespace
 
-GpuTimer::GpuTimer(std::shared_ptr<const GpuDriver> driver, void* stream, std::size_t samples)
+GpuTimer::GpuTimer(std::shared_ptr<const GpuDriver> driver, int ordinal, void* stream,
+                   std::size_t samples)
     : m_driver(std::move(driver)), m_stream(stream) {
-  check(m_driver->context_of(m_stream, m_context), "finding the stream's context");
+  check(m_driver->context_of(m_stream, ordinal, m_context), "finding the stream's context");
   try {
     // Allocating would break a capture in progress, so this comes before everything else.
     if (devices::capturing(*m_driver, m_context, m_stream)) {

@@ -20,7 +20,7 @@ class GpuTimer final : public StreamTimer {
  public:
   /// Throws CaptureError, with nothing touched, while the stream is being captured; Error for a
   /// stream that is not alive.
-  GpuTimer(std::shared_ptr<const GpuDriver> driver, void* stream, std::size_t samples);
+  GpuTimer(std::shared_ptr<const GpuDriver> driver, int ordinal, void* stream, std::size_t samples);
   ~GpuTimer() override;
 
   void start(std::size_t sample) override { record(2 * sample); }

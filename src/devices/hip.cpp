@@ -90,10 +90,14 @@ class HipDriver final : public GpuDriver {
            m_hip.executable_destroy != nullptr && m_hip.graph_destroy != nullptr;
   }
 
-  int context_of(void* stream, GpuContext& context) const override {
+  int context_of(void* stream, int ordinal, GpuContext& context) const override {
     context = {};
-    // Null, the legacy (1) and the per-thread (2) default streams mean the thread's own device.
+    // Null, the legacy (1) and the per-thread (2) default streams are those of a device.
     const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <= 2;
+    if (is_default && ordinal != k_current_device) {
+      context.ordinal = ordinal;
+      return k_gpu_success;
+    }
     const int code = is_default || m_hip.stream_device == nullptr
                          ? m_hip.get_device(&context.ordinal)
                          : m_hip.stream_device(stream, &context.ordinal);

@@ -291,6 +291,27 @@ TEST_P(GpuContract, TheDefaultStreamIsThatOfTheCurrentDevice) {
   lib.make_current(0);
 }
 
+TEST_P(GpuContract, S79ADefaultStreamStaysOnItsDeviceWhenAnotherIsCurrent) {
+  lib.make_current(1);
+  const Stream target = platform->stream(nullptr);
+  lib.make_current(0);
+  EXPECT_FALSE(target.device->capturing(nullptr));
+  auto timer = target.device->open(nullptr, 1);
+  ASSERT_TRUE(timer->hold());
+  timer->start(0);
+  EXPECT_EQ(lib.current(), 0);
+  lib.make_current(1);  // as a library does that goes to the device of its tensors
+  lib.kernel(nullptr, 7'000);
+  lib.make_current(0);
+  lib.kernel(nullptr, 900'000);  // on the other device: none of this sample's business
+  timer->stop(0);
+  timer->release();
+  ASSERT_TRUE(timer->synchronize(soon()));
+  EXPECT_EQ(timer->elapsed_ns(0), 7'000);
+  timer.reset();
+  EXPECT_EQ(lib.current(), 0);
+}
+
 TEST_P(GpuContract, S47AStickyErrorLosesTheDeviceForGood) {
   auto timer = open(1);
   EXPECT_EQ(timer->fault(), std::nullopt);
