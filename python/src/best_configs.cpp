@@ -1,6 +1,10 @@
 // `best_configs`: the memory table as a mutable mapping, type-true. It shows the entries of the
-// device and group in use; what was decided for overwritten arguments is not among them.
+// device in use, by whichever group they were decided; what was decided for overwritten arguments
+// is not among them.
+#include <cstring>
 #include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "describe.hpp"
 #include "errors.hpp"
@@ -25,27 +29,66 @@ void write_place_now(Buffer& out, const LauncherState& state) {
   state.write_place(out, {}, nullptr, default_group_serial());
 }
 
-void write_key_of(TableKey& key, const LauncherState& state, PyObject* object) {
-  write_place_now(key.bytes, state);
-  Describer describer(key.bytes);
+/// The device part of a place; the rest is the group's number.
+std::uint32_t device_of(std::string_view key) {
+  std::uint64_t place = 0;
+  std::memcpy(&place, key.data(), k_place_size);
+  return static_cast<std::uint32_t>(place);
+}
+
+/// The table's keys of the device in use, whichever group decided; oldest first.
+std::vector<std::string> places_of_device(const LauncherState& state) {
+  Buffer now;
+  write_place_now(now, state);
+  std::vector<std::string> out;
+  for (const std::string_view key : state.table.keys())
+    if (device_of(key) == device_of(now.view())) out.emplace_back(key);
+  return out;
+}
+
+/// A caller's key in the default group's place.
+std::string place_in_use(const LauncherState& state, PyObject* object) {
+  Buffer out;
+  write_place_now(out, state);
+  Describer describer(out);
   if (!describer.describe(object)) {
     describer.raise("key");
     throw ErrorSet{};
   }
-  key.key_end = key.bytes.size();
-  key.hash = hash_of(key.view());
+  return std::string(out.view());
 }
 
-/// The keys of the place in use, as compact bytes without their place; copies, since what follows
-/// may run Python code.
-std::vector<std::string> keys_now(const LauncherState& state) {
-  Buffer place;
-  write_place_now(place, state);
+/// Where else the same caller's key is decided: by other groups, since a choice that was made with
+/// `autotune_pg=` is read here without one.
+std::vector<std::string> places_beside(const LauncherState& state, const std::string& mine) {
   std::vector<std::string> out;
-  for (const std::string_view key : state.table.keys()) {
-    if (!key.starts_with(place.view())) continue;
-    const std::string_view bytes = key.substr(k_place_size);
-    if (compact_size(bytes) == bytes.size()) out.emplace_back(bytes);
+  for (std::string& place : places_of_device(state))
+    if (place != mine && place.compare(k_place_size, std::string::npos, mine, k_place_size) == 0)
+      out.push_back(std::move(place));
+  return out;
+}
+
+Choice* decided_at(const LauncherState& state, const std::string& place) {
+  return state.table.find(place, hash_of(place));
+}
+
+/// The choice that calls of the default group get, else that of the first other group.
+ChoiceRef choice_of_key(const LauncherState& state, PyObject* object) {
+  const std::string mine = place_in_use(state, object);
+  if (ChoiceRef choice = share(decided_at(state, mine))) return choice;
+  const auto others = places_beside(state, mine);
+  return others.empty() ? ChoiceRef{} : share(decided_at(state, others.front()));
+}
+
+/// The callers' keys of the device in use, each once, as compact bytes without their place; copies,
+/// since what follows may run Python code.
+std::vector<std::string> keys_now(const LauncherState& state) {
+  std::vector<std::string> out;
+  std::unordered_set<std::string> seen;
+  for (const std::string& key : places_of_device(state)) {
+    std::string bytes = key.substr(k_place_size);
+    if (compact_size(bytes) == bytes.size() && seen.insert(bytes).second)
+      out.push_back(std::move(bytes));
   }
   return out;
 }
@@ -63,28 +106,29 @@ PyObject* guarded(const Body& body) noexcept {
 PyObject* get_item(PyObject* self, PyObject* object) {
   return guarded([&] {
     LauncherState& state = state_below(self);
-    TableKey key;
-    write_key_of(key, state, object);
-    const ChoiceRef choice = share(state.table.find(key.view(), key.hash));
-    if (choice) return state.shown(*choice);
+    if (const ChoiceRef choice = choice_of_key(state, object)) return state.shown(*choice);
     PyErr_SetObject(PyExc_KeyError, object);
     throw ErrorSet{};
   });
 }
 
+/// For every group that has decided the key; a key that none has is the default group's.
 int set_item(PyObject* self, PyObject* object, PyObject* entry) {
   try {
     LauncherState& state = state_below(self);
-    TableKey key;
-    write_key_of(key, state, object);
-    if (entry == nullptr) {
-      if (state.table.erase(key.view(), key.hash)) return 0;
-      PyErr_SetObject(PyExc_KeyError, object);
-      return -1;
+    const std::string mine = place_in_use(state, object);
+    std::vector<std::string> places = places_beside(state, mine);
+    if (decided_at(state, mine) != nullptr || (places.empty() && entry != nullptr))
+      places.push_back(mine);
+    for (const std::string& place : places) {
+      if (entry == nullptr)
+        state.table.erase(place, hash_of(place));
+      else
+        state.table.insert(place, hash_of(place), state.choice_of(entry));
     }
-    ChoiceRef choice = state.choice_of(entry);
-    state.table.insert(key.view(), key.hash, std::move(choice));
-    return 0;
+    if (!places.empty()) return 0;
+    PyErr_SetObject(PyExc_KeyError, object);
+    return -1;
   } catch (...) {
     set_from_current_exception();
     return -1;
@@ -93,10 +137,7 @@ int set_item(PyObject* self, PyObject* object, PyObject* entry) {
 
 int contains(PyObject* self, PyObject* object) {
   try {
-    LauncherState& state = state_below(self);
-    TableKey key;
-    write_key_of(key, state, object);
-    return state.table.find(key.view(), key.hash) != nullptr ? 1 : 0;
+    return choice_of_key(state_below(self), object) ? 1 : 0;
   } catch (...) {
     set_from_current_exception();
     return -1;
@@ -121,17 +162,12 @@ PyObject* iterate(PyObject* self) {
   });
 }
 
-/// Forgets the place in use; what other devices decided stays.
+/// Forgets the device in use; what other devices decided stays.
 PyObject* clear_entries(PyObject* self, PyObject*) {
   return guarded([&] {
     LauncherState& state = state_below(self);
-    Buffer place;
-    write_place_now(place, state);
-    for (const std::string_view key : state.table.keys()) {
-      if (!key.starts_with(place.view())) continue;
-      const std::string bytes(key);
-      state.table.erase(bytes, hash_of(bytes));
-    }
+    for (const std::string& place : places_of_device(state))
+      state.table.erase(place, hash_of(place));
     return Ref::borrow(Py_None);
   });
 }

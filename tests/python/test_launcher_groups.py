@@ -101,10 +101,40 @@ def test_two_groups_are_two_places(tmp_path):
         return len(f.best_configs), f.result(5).group, f.result(5, autotune_pg=seat).group
 
     results, _ = on_ranks(work)
-    for alone, local, group in results:
-        assert alone == 1, "best_configs shows the default group's, here none"
+    for keys, local, group in results:
+        assert keys == 1, "one caller's key, whoever decided it"
         assert local is None
         assert group["size"] == 2
+
+
+def test_best_configs_shows_what_an_explicit_group_decided(tmp_path):
+    def work(seat):
+        f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)
+        f(5, autotune_pg=seat)
+        seen = (f.best_configs.get(5), 5 in f.best_configs, True in f.best_configs)
+        seen += (list(f.best_configs), len(f.best_configs))
+        f.best_configs[5] = {"c": 2}
+        seen += (f(5, autotune_pg=seat),)
+        popped = f.best_configs.pop(5)
+        seen += (popped, f.best_configs.get(5))
+        f(5, autotune_pg=seat)
+        f.best_configs.clear()
+        return (*seen, len(f.best_configs))
+
+    results, _ = on_ranks(work)
+    assert results == [({"c": 3}, True, False, [5], 1, 2, {"c": 2}, None, 0)] * 2
+
+
+def test_the_default_groups_choice_comes_first(tmp_path):
+    def work(seat):
+        f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)
+        f(5, autotune_pg=seat)
+        f.best_configs[5] = {"c": 1}  # as if the group had chosen otherwise
+        f(5, autotune_pg=disttune.LOCAL)
+        return f.best_configs[5]
+
+    results, _ = on_ranks(work)
+    assert results == [{"c": 3}] * 2
 
 
 def test_a_key_function_that_raises_tells_the_others(tmp_path):
