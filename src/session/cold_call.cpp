@@ -143,10 +143,8 @@ agree::Hello ColdCall::hello() const {
   h.always_tune = s.environment.always_tune;
   h.version_check = s.environment.version_check;
   h.retry_crashed = s.environment.retry_crashed;
-  if (m_stored && best_stored()) {
-    h.record = store::write_record(*m_lookup.record);
-    h.record_fits_versions = m_stored->differences.empty();
-  }
+  h.record = offered_record();
+  h.record_fits_versions = m_stored && m_stored->differences.empty();
   h.crashed = !m_remains.crashed.empty();
   h.resumable = resumable_text().size();
   h.store_id = m_target.store.id();
@@ -160,19 +158,25 @@ std::optional<std::size_t> ColdCall::best_stored() const {
   return at == m_stored->ranking.end() ? std::nullopt : std::optional(*at);
 }
 
+/// What this rank could hand on: its record with the one tuning that serves it here, since the
+/// newest may be that of another environment. Empty: nothing.
+std::string ColdCall::offered_record() const {
+  if (!m_stored || !best_stored()) return {};
+  Record record = *m_lookup.record;
+  record.tunings = {m_stored->tuning};
+  return store::write_record(record);
+}
+
 detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
-  const bool mine = m_stored && best_stored().has_value();
-  const std::string text =
-      m_agreement.adopt(agreed, mine ? store::write_record(*m_lookup.record) : std::string{});
-  Record record = store::read_record(text);
+  std::string offered = offered_record();
+  const bool mine = !offered.empty();
+  Record record = store::read_record(m_agreement.adopt(agreed, std::move(offered)));
   // Another rank's record is about its own hardware; what it holds for this rank's key is the
   // choice.
   record.key = m_target.key;
-  Settings lenient = m_target.settings;
-  lenient.environment.version_check = false;
   std::string why;
-  m_stored = choose(record, record.tunings.empty() ? Value() : record.tunings.front().deps, lenient,
-                    m_field, why);
+  // Whether other versions may serve was part of the handshake: the tuning's own are no obstacle.
+  m_stored = choose(record, record.tunings.front().deps, m_target.settings, m_field, why);
   const auto best = m_stored ? best_stored() : std::nullopt;
   if (!best) throw Error(fmt::format("disttune: the adopted record does not serve: {}", why));
   m_agreement.finish(m_field.config(*best).identity().text());

@@ -57,6 +57,7 @@ class ColdCall {
   void name_slow_rank(std::vector<RankMedian> medians) const;
 
   [[nodiscard]] agree::Hello hello() const;
+  [[nodiscard]] std::string offered_record() const;
   [[nodiscard]] std::optional<std::size_t> best_stored() const;
   [[nodiscard]] detail::Outcome adopt(const agree::Agreed& agreed);
   void share_remains(const agree::Agreed& agreed);
