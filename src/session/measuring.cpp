@@ -42,11 +42,9 @@ class CheckedAttempt final : public detail::Attempt {
 
 class Measuring {
  public:
-  explicit Measuring(const Assignment& a)
-      : m(a),
-        m_policy(policy_of(a)),
-        m_watch(a.stream, m_policy, std::max<std::size_t>(a.settings.repeat, 1)),
-        m_start(Clock::now()) {}
+  explicit Measuring(const Assignment& a) : m(a), m_policy(policy_of(a)), m_start(Clock::now()) {
+    make_room(std::max<std::size_t>(a.settings.repeat, 1));
+  }
 
   Measured run() {
     prepare();
@@ -64,8 +62,8 @@ class Measuring {
     }
     out.prepare_seconds = prepared;
     out.measure_seconds = seconds_since(m_start) - prepared;
-    out.gate = std::string(m_watch.gate());
-    out.ungated = out.gate != "none" && m_watch.mode() == core::TimingMode::ungated;
+    out.gate = std::string(m_watch->gate());
+    out.ungated = out.gate != "none" && m_watch->mode() == core::TimingMode::ungated;
     return out;
   }
 
@@ -74,6 +72,16 @@ class Measuring {
     measure::Policy policy = a.settings.stopwatch_policy();
     policy.poll = [&a] { a.agreement.poll(); };
     return policy;
+  }
+
+  /// A strategy may ask for longer visits than `repeat`.
+  void make_room(std::size_t samples) {
+    if (m_watch && samples <= m_room) return;
+    const auto mode = m_watch ? m_watch->mode() : core::TimingMode::gate_a_visit;
+    m_watch.reset();  // one timer on the stream at a time
+    m_watch.emplace(m.stream, m_policy, samples);
+    m_watch->weaken(mode);
+    m_room = samples;
   }
 
   /// Compiles the open candidates, several at once, and lets all ranks vote.
@@ -130,9 +138,9 @@ class Measuring {
     while (!tuning.decided()) {
       visit_batch(tuning, who);
       tuning.elapsed_ns() = (Clock::now() - m_start).count();
-      tuning.mode() = static_cast<std::int64_t>(m_watch.mode());
+      tuning.mode() = static_cast<std::int64_t>(m_watch->mode());
       m.agreement.reduce(tuning.block());
-      m_watch.weaken(static_cast<core::TimingMode>(tuning.mode()));
+      m_watch->weaken(static_cast<core::TimingMode>(tuning.mode()));
       const auto& budget = m.settings.environment.budget_seconds;
       const bool stop = budget && static_cast<double>(tuning.elapsed_ns()) >= *budget * 1e9;
       tuning.advance(stop);
@@ -159,7 +167,8 @@ class Measuring {
 
   void visit_batch(Tuning& tuning, const std::vector<std::size_t>& who) {
     const auto visits = tuning.visits();
-    m_watch.accept_stand_ins(tuning.last_repetition());
+    for (const Visit& v : visits) make_room(v.timed);
+    m_watch->accept_stand_ins(tuning.last_repetition());
     for (std::size_t v = 0; v < visits.size(); ++v) {
       const std::size_t i = who[visits[v].candidate];
       CandidateRecord& record = m.field.records()[i];
@@ -192,7 +201,7 @@ class Measuring {
   measure::VisitEnd visit(std::size_t i, const Visit& visit, detail::Attempt& attempt,
                           std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
     try {
-      auto end = m_watch.visit(visit, attempt, samples, host_ns);
+      auto end = m_watch->visit(visit, attempt, samples, host_ns);
       if (end.status == Status::timed_out) m_unended = i;
       return end;
     } catch (const DeviceLost& e) {
@@ -208,7 +217,7 @@ class Measuring {
   /// run while the work of another one is still waited for: it would be taken for the culprit.
   void announce(std::size_t i) {
     try {
-      m_watch.catch_up();
+      m_watch->catch_up();
     } catch (const DeviceLost& e) {
       throw lost(m_unended.value_or(i), e);
     }
@@ -283,7 +292,8 @@ class Measuring {
 
   const Assignment& m;
   measure::Policy m_policy;
-  measure::Stopwatch m_watch;
+  std::optional<measure::Stopwatch> m_watch;
+  std::size_t m_room = 0;                ///< samples that fit in it
   std::optional<std::size_t> m_unended;  ///< the last whose work had not ended in time
   Clock::time_point m_start;
   std::map<std::size_t, std::string> m_reasons;

@@ -352,6 +352,42 @@ TEST_F(Function, S19_EqualNamesWithOtherVersionsShareNothing) {
   EXPECT_EQ(runs.size(), 2 * 15 + 1u);
 }
 
+/// One long visit of each candidate: more timed runs than `repeat`.
+class LongVisits final : public Selector {
+ public:
+  explicit LongVisits(const Problem& p) : m_candidates(p.candidates) {
+    for (std::uint32_t c = 0; c < p.candidates; ++c)
+      m_batch.push_back({c, 0, static_cast<std::uint16_t>(3 * p.timed)});
+  }
+  std::span<const Visit> next() override {
+    return m_scores.empty() ? std::span<const Visit>(m_batch) : std::span<const Visit>{};
+  }
+  void report(std::span<const std::int64_t> samples) override {
+    for (std::size_t c = 0; c < m_candidates; ++c)
+      m_scores.push_back(static_cast<double>(samples[c * samples.size() / m_candidates]));
+  }
+  void stop() override {}
+  Decision decision() const override {
+    const auto best = std::min_element(m_scores.begin(), m_scores.end());
+    return {static_cast<std::uint32_t>(best - m_scores.begin()), m_scores};
+  }
+
+ private:
+  std::size_t m_candidates;
+  std::vector<Visit> m_batch;
+  std::vector<double> m_scores;
+};
+
+TEST_F(Function, AStrategyMayAskForLongerVisitsThanRepeat) {
+  register_strategy("long visits",
+                    [](const Problem& p) { return std::make_unique<LongVisits>(p); });
+  const auto tuned = scale({{3}, {1}}).strategy("long visits").repeat(4);
+  tuned(8);
+  EXPECT_EQ(runs.size(), 2 * 12 + 1u);
+  EXPECT_EQ(runs.back().first, 1);
+  EXPECT_EQ(tuned.result(8)->tunings[0].candidates[0].samples_ns.size(), 12u);
+}
+
 TEST_F(Function, AnUnknownStrategyIsRefusedWithTheKnownNames) {
   const auto tuned = scale({{1}}).strategy("magic");
   try {

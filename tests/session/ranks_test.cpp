@@ -1,4 +1,7 @@
 // Function-level tuning with ranks as threads: the same choice or the same error everywhere.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <barrier>
 #include <filesystem>
 #include <memory>
@@ -91,6 +94,61 @@ TEST_F(RankSession, S36_S44_OneRanksRecordIsAdoptedByAll) {
       for (const auto& f : std::filesystem::recursive_directory_iterator(r->store))
         records += f.path().extension() == ".json";
   EXPECT_EQ(records, static_cast<std::size_t>(k_ranks)) << "each store is complete afterwards";
+}
+
+TEST_F(RankSession, S13_TheTuningOfTheEnvironmentInUseIsAdoptedNotTheNewest) {
+  std::string version = "1";
+  detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call({{1}, {2}}, group), std::vector<int>(k_ranks, 1));
+  version = "2";
+  set("VERSION_CHECK", "1");
+  rank_cost = [](int, int block) { return 9000 / block; };
+  EXPECT_EQ(call({{1}, {2}}, group), std::vector<int>(k_ranks, 2));
+  version = "1";
+  std::filesystem::remove_all(ranks[1]->store);
+  for (auto& r : ranks) r->blocks.clear();
+  EXPECT_EQ(call({{1}, {2}}, group), std::vector<int>(k_ranks, 1));
+  for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 1u) << "nobody tuned";
+  detail::set_software_provider({});
+}
+
+TEST_F(RankSession, ACrashOnOneRankLeavesTheCandidateOutOnAll) {
+  const auto leave_crash = [&](const std::string& store, const Value& candidate) {
+    if (const pid_t child = ::fork(); child == 0) {
+      // A process that died while it ran the candidate on rank 1.
+      fails = nullptr;
+      testing::Ranks alone(k_ranks);
+      rank_cost = [&](int r, int block) -> std::int64_t {
+        if (r == 1 && to_config(Tile{block}).identity() == candidate) ::_exit(9);
+        return 1000;
+      };
+      for (int r = 0; r < k_ranks; ++r) ranks[static_cast<std::size_t>(r)]->store = store;
+      call({{3}, {1}, {2}}, alone);
+      ::_exit(0);
+    } else {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ASSERT_EQ(WEXITSTATUS(status), 9);
+    }
+  };
+  leave_crash(ranks[1]->store, to_config(Tile{1}).identity());
+  for (auto& r : ranks) r->blocks.clear();
+  testing::Ranks group(k_ranks);
+  // Rank 1's full list is longer; what pruning leaves is the same everywhere.
+  std::vector<int> last(k_ranks, 0);
+  errors = group.run([&](ProcessGroup& g) {
+    const bool longer = g.rank() == 1;
+    const auto space = longer ? Space<Tile>{{9}, {3}, {1}, {2}} : Space<Tile>{{3}, {1}, {2}};
+    launcher(g.rank(), space)
+        .prune([](const Tile& t, int) { return t.block != 9; })
+        .with({.group = &g})(8);
+    last[static_cast<std::size_t>(g.rank())] =
+        ranks[static_cast<std::size_t>(g.rank())]->blocks.back();
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  EXPECT_EQ(last, std::vector<int>(k_ranks, 2));
+  for (auto& r : ranks) EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 0);
 }
 
 TEST_F(RankSession, ACandidateThatFailsOnOneRankIsFailedOnAll) {
