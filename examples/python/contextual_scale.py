@@ -14,10 +14,7 @@ BLOCK = 512
 
 
 @triton.autotune(
-    configs=[
-        triton.Config({"BLOCK": BLOCK}, num_warps=warps)
-        for warps in (4, 8)
-    ],
+    configs=[triton.Config({"BLOCK": BLOCK}, num_warps=warps) for warps in (4, 8)],
     key=["n"],
 )
 @triton.jit
@@ -35,6 +32,7 @@ def run_scale(x, alpha):
     grid = (triton.cdiv(x.numel(), BLOCK),)
     scale_kernel[grid](x, y, alpha, x.numel())
     return y
+
 
 x = torch.randn(1 << 18, device="cpu", dtype=torch.float32)
 y = run_scale(x, 3.0)

@@ -17,9 +17,7 @@ namespace disttune::core {
 [[nodiscard]] constexpr std::int64_t sample_of(Status status) noexcept {
   return k_failed + static_cast<std::int64_t>(status);
 }
-[[nodiscard]] constexpr bool is_failure(std::int64_t sample) noexcept {
-  return sample >= k_failed;
-}
+[[nodiscard]] constexpr bool is_failure(std::int64_t sample) noexcept { return sample >= k_failed; }
 [[nodiscard]] constexpr Status status_of(std::int64_t sample) noexcept {
   return is_failure(sample) ? static_cast<Status>(sample - k_failed) : Status::ok;
 }

@@ -196,7 +196,11 @@ TEST_F(JournalTest, LivingProcessIsLeftAlone) {
 
 TEST_F(JournalTest, ProcessNumberUsedAgainIsNotTheOneBefore) {
   die_at_candidate_2();
-  rewrite([](nlohmann::ordered_json& header) { header["pid"] = ::getpid(); });
+  rewrite([](nlohmann::ordered_json& header) {
+    header["pid"] = ::getpid();
+    // Started in the same clock tick, the two would be the same process to anyone who asks.
+    header["start"] = header["start"].get<std::int64_t>() - 1;
+  });
   EXPECT_EQ(remains().crashed.size(), 1U) << "this process has another start time";
 }
 
