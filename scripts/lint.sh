@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, style and types; changes nothing. clang-tidy runs where it is installed and build/dev
-# has been configured: LINT_FILES limits it to some files.
+# Formatting, style and types; changes nothing. clang-tidy runs where it is installed: LINT_FILES limits
+# it to some files.
 source "$(dirname "$0")/common.sh"
 [[ -x $python ]] || scripts/setup.sh build
 if changed "$venv/.requirements-lint" python/requirements-lint.txt; then
@@ -16,10 +16,11 @@ step() {
 step "formatting" scripts/format.sh --check
 step "ruff" "$python" -m ruff check .
 step "mypy" "$python" -m mypy
-if command -v clang-tidy >/dev/null && [[ -e build/dev/compile_commands.json ]]; then
+if command -v clang-tidy >/dev/null; then
+  [[ -e build/dev/compile_commands.json ]] || cmake --preset dev >/dev/null
   read -r -a files <<<"${LINT_FILES:-$(git ls-files -- 'src/*.cpp' | tr '\n' ' ')}"
   step "clang-tidy" xargs -P "$jobs" -n 1 clang-tidy --quiet -p build/dev < <(printf '%s\n' "${files[@]}")
 else
-  echo "clang-tidy: skipped (not installed, or build/dev not configured: run make test first)"
+  echo "clang-tidy: skipped (not installed)"
 fi
 exit "$status"

@@ -17,9 +17,9 @@ run() {
   fi
 }
 cpp_tests() {
-  cmake --preset dev -DPython3_EXECUTABLE="$python" >build/dev-configure.log 2>&1 ||
-    { cat build/dev-configure.log; return 1; }
-  cmake --build --preset dev -j "$jobs" && ctest --preset dev -j "$jobs" --output-on-failure
+  cmake --preset test -DPython3_EXECUTABLE="$python" >build/test-configure.log 2>&1 ||
+    { cat build/test-configure.log; return 1; }
+  cmake --build --preset test -j "$jobs" && ctest --preset test -j "$jobs" --output-on-failure
 }
 
 mkdir -p build

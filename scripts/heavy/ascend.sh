@@ -46,7 +46,7 @@ TASK_QUEUE_ENABLE=1 "$env/bin/python" -m pytest -q -p no:cacheprovider tests/asc
   tests/ascend/test_native_road.py || failed+=("task queue")
 
 # The C++ device over the same library, where `make test` has built it.
-test=$root/build/dev/tests/devices/ascend_contract_test
+test=$root/build/test/tests/devices/ascend_contract_test
 if [[ -x $test ]]; then
   say "C++ on the contract library"
   DISTTUNE_ASCEND_CONTRACT=$work/contract "$test" --gtest_brief=1 || failed+=("C++")

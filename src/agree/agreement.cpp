@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "agree/digest.hpp"
 #include "agree/pulse.hpp"
@@ -13,7 +12,6 @@ namespace disttune::agree {
 
 namespace {
 
-constexpr std::int64_t k_nothing = std::numeric_limits<std::int64_t>::min();
 /// How long a stream may take to drain once its candidate has failed on another rank.
 constexpr std::chrono::seconds k_drain{10};
 /// A broadcast is cut into pieces of this size, so that no single message is huge.

@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,6 +37,9 @@
 #include "disttune/value.hpp"
 
 namespace disttune::agree {
+
+/// What a rank that has nothing to say brings to a reduction: it never is the largest.
+inline constexpr std::int64_t k_nothing = std::numeric_limits<std::int64_t>::min();
 
 /// Goes up when the meaning or order of collectives changes; part of every handshake.
 inline constexpr int k_protocol_version = 1;

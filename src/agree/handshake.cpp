@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <limits>
 
 #include "agree/agreement.hpp"
 #include "agree/differences.hpp"
@@ -16,7 +15,6 @@ namespace disttune::agree {
 
 namespace {
 
-constexpr std::int64_t k_nothing = std::numeric_limits<std::int64_t>::min();
 /// Texts that explain a difference are cut here; digests are always of the whole.
 constexpr std::size_t k_longest_text = std::size_t{256} << 10;
 /// So many sides are shown in full.

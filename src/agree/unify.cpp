@@ -1,6 +1,5 @@
 #include "agree/unify.hpp"
 
-#include <limits>
 #include <map>
 
 #include "agree/digest.hpp"
@@ -9,7 +8,6 @@ namespace disttune::agree {
 
 std::size_t unify(Agreement& call, const Shelf& shelf) {
   if (call.alone()) return 0;
-  constexpr std::int64_t k_nothing = std::numeric_limits<std::int64_t>::min();
   std::map<std::int64_t, std::string> left;
   for (const std::string& key : shelf.keys) left.emplace(digest(key), key);
   std::size_t adopted = 0;

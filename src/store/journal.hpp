@@ -18,6 +18,7 @@ namespace disttune::store {
 struct Remains {
   struct Crash {
     Value candidate;   ///< identity
+    std::string at;    ///< UTC of its note
     std::string what;  ///< "host h, process p, 2026-11-29T…Z"
   };
   struct Measured {

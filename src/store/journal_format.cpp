@@ -69,6 +69,7 @@ class Fold {
 
   void header(const Line& line) {
     m_out.process = line.process;
+    if (m_out.at.empty()) m_out.at = line.at;
     m_out.key = line.key;
     m_policy_equal = line.policy == m_policy.text();
   }

@@ -36,6 +36,7 @@ struct JournalContent {
     std::string at;  ///< UTC
   };
   ProcessId process;
+  std::string at;                           ///< UTC of its first line
   std::string key;                          ///< canonical text, unchecked
   std::optional<InFlight> begun;            ///< begun and neither ended nor interrupted
   std::vector<Remains::Measured> measured;  ///< under the policy asked for

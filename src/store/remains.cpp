@@ -75,7 +75,11 @@ void add(Remains& out, JournalContent journal, Owner owner) {
   const auto is_ended = [&](const Value& candidate) {
     return std::ranges::find(journal.ended, candidate) != journal.ended.end();
   };
-  std::erase_if(out.crashed, [&](const Remains::Crash& c) { return is_ended(c.candidate); });
+  // It ended for a process that began after the crash. One that ran beside it, another rank of the
+  // same job, proves nothing.
+  std::erase_if(out.crashed, [&](const Remains::Crash& c) {
+    return c.at < journal.at && is_ended(c.candidate);
+  });
   for (Remains::Measured& measured : journal.measured) {
     std::erase_if(out.measured,
                   [&](const Remains::Measured& m) { return m.candidate == measured.candidate; });
@@ -84,9 +88,9 @@ void add(Remains& out, JournalContent journal, Owner owner) {
   if (!journal.begun || owner != Owner::died) return;
   const Value& candidate = journal.begun->candidate;
   std::erase_if(out.crashed, [&](const Remains::Crash& c) { return c.candidate == candidate; });
-  std::erase_if(out.measured, [&](const Remains::Measured& m) { return m.candidate == candidate; });
-  out.crashed.push_back({candidate, fmt::format("host {}, process {}, {}", journal.process.host,
-                                                journal.process.pid, journal.begun->at)});
+  out.crashed.push_back({candidate, journal.begun->at,
+                         fmt::format("host {}, process {}, {}", journal.process.host,
+                                     journal.process.pid, journal.begun->at)});
 }
 
 void read_one(const Found& found, const Value& key_text, const Value& policy, const ProcessId& self,
@@ -117,6 +121,9 @@ Remains read_remains(const fs::path& record_file, const Value& key_text,
     if (journals.empty()) return out;
     const ProcessId self = this_process();
     for (const Found& found : journals) read_one(found, key_text, policy, self, out);
+    for (const Remains::Crash& crash : out.crashed)
+      std::erase_if(out.measured,
+                    [&](const Remains::Measured& m) { return m.candidate == crash.candidate; });
   } catch (const std::exception&) {
     out = {};
   }

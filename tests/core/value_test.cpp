@@ -383,11 +383,11 @@ TEST(ValueParse, WhatCannotBeReadIsNotWritten) {
 }
 
 enum class Colour : std::uint8_t { red = 3 };
-struct Tile {
+struct Blocking {
   int block = 64;
   bool fast = true;
-  static constexpr auto tuned =
-      std::tuple(disttune::field("BLOCK", &Tile::block), disttune::field("FAST", &Tile::fast));
+  static constexpr auto tuned = std::tuple(disttune::field("BLOCK", &Blocking::block),
+                                           disttune::field("FAST", &Blocking::fast));
 };
 struct Shape {
   int rows;
@@ -410,7 +410,7 @@ TEST(Describe, CppObjects) {
   EXPECT_EQ(describe(std::pair(1, 2)).text(), "(1, 2)");
   EXPECT_EQ(describe(std::vector<int>{1, 2}).text(), "[1, 2]");
   EXPECT_EQ(describe(std::vector<bool>{true, false}).text(), "[True, False]");
-  EXPECT_EQ(describe(Tile{}).text(), R"({"BLOCK": 64, "FAST": True})");
+  EXPECT_EQ(describe(Blocking{}).text(), R"({"BLOCK": 64, "FAST": True})");
   EXPECT_EQ(describe(Shape{4}).text(), "Shape(rows=4)");
   EXPECT_EQ(describe(std::vector<Shape>{{1}, {2}}).text(), "[Shape(rows=1), Shape(rows=2)]");
 }

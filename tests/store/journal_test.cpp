@@ -7,9 +7,11 @@
 #include <ctime>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "store/journal.hpp"
 #include "store/journal_format.hpp"
+#include "store/process_id.hpp"
 #include "support.hpp"
 
 namespace disttune::store {
@@ -198,8 +200,9 @@ TEST_F(JournalTest, ProcessNumberUsedAgainIsNotTheOneBefore) {
   die_at_candidate_2();
   rewrite([](nlohmann::ordered_json& header) {
     header["pid"] = ::getpid();
-    // Started in the same clock tick, the two would be the same process to anyone who asks.
-    header["start"] = header["start"].get<std::int64_t>() - 1;
+    // Not the child's own start: in the same clock tick, it would be this process to anyone who
+    // asks.
+    header["start"] = this_process().start - 1;
   });
   EXPECT_EQ(remains().crashed.size(), 1U) << "this process has another start time";
 }
@@ -266,8 +269,23 @@ TEST_F(JournalTest, JournalWithoutAReadableOwnerIsLeftAloneForTenMinutes) {
   EXPECT_TRUE(remains().crashed.empty());
 }
 
+TEST_F(JournalTest, CandidateThatEndedForAnotherRankOfTheJobStillCrashed) {
+  die_at_candidate_2();
+  in_child(0, [&] {
+    Journal journal(m_record, m_key, m_policy);
+    journal.begin(candidate(2));
+    journal.end(candidate(2), Status::ok, "", std::vector<std::int64_t>{7});
+  });
+  const Remains left = remains();
+  ASSERT_EQ(left.crashed.size(), 1U);
+  EXPECT_EQ(left.crashed[0].candidate, candidate(2));
+  for (const Remains::Measured& m : left.measured) EXPECT_NE(m.candidate, candidate(2));
+}
+
 TEST_F(JournalTest, CandidateThatEndedLaterDidNotCrash) {
   die_at_candidate_2();
+  const fs::path file = m_record.parent_path() / names()[0];
+  write_text(file, std::regex_replace(read_text(file), std::regex("\"20[0-9]{2}-"), "\"2001-"));
   set_age(60);
   in_child(0, [&] {
     Journal journal(m_record, m_key, m_policy);

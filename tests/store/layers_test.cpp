@@ -376,15 +376,15 @@ TEST_F(StoreTest, S33_WritersOfManyKeysLoseNothing) {
 
 /// Time that passes only by sleeping.
 std::int64_t g_now_ns = 0;
-std::int64_t fake_now() { return g_now_ns; }
-void fake_sleep(std::int64_t ns) { g_now_ns += ns; }
+std::int64_t shifted_now() { return g_now_ns; }
+void shifted_sleep(std::int64_t ns) { g_now_ns += ns; }
 
 class LockedStoreTest : public StoreTest {
  protected:
   LockedStoreTest() {
     g_now_ns = 0;
-    file_calls().now_ns = fake_now;
-    file_calls().sleep_ns = fake_sleep;
+    file_calls().now_ns = shifted_now;
+    file_calls().sleep_ns = shifted_sleep;
   }
   void lock() {
     fs::create_directories(m_function);
