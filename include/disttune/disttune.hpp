@@ -13,5 +13,6 @@
 #include "disttune/record.hpp"
 #include "disttune/selector.hpp"
 #include "disttune/trace.hpp"
+#include "disttune/unify.hpp"
 #include "disttune/value.hpp"
 #include "disttune/version.hpp"

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ._contextual import contextual_autotune
     from ._measure import measure
     from ._triton_dist_tune import load_autotune_data
+    from ._unify import unify
 
 #: Names that are looked for when they are first used, so that an import stays small.
 _LATER = {
@@ -58,6 +59,7 @@ _LATER = {
     "contextual_autotune": "_contextual",
     "load_autotune_data": "_triton_dist_tune",
     "measure": "_measure",
+    "unify": "_unify",
 }
 
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "set_default_group",
     "strategies",
     "to_hashable",
+    "unify",
 ]
 
 

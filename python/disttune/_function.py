@@ -7,6 +7,7 @@ import functools
 import inspect
 import pickle
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,7 +18,9 @@ from ._key import DeclaredKey
 from ._options import CALL_KEYWORDS, check_options
 from ._torch_device import stream_of
 
-__all__ = ["autotune", "importable_name", "private_copy"]
+__all__ = ["autotune", "forget_choices_of_this_rank", "importable_name", "private_copy"]
+
+_all_tuned: weakref.WeakSet[_core.Tuned] = weakref.WeakSet()
 
 _KINDS = inspect.Parameter
 
@@ -168,7 +171,16 @@ def _make(
         },
     )
     functools.update_wrapper(tuned, fn)
+    _all_tuned.add(tuned)
     return tuned
+
+
+def forget_choices_of_this_rank(names: Iterable[str]) -> None:
+    """Let the next calls of functions read their records again, where no group has chosen."""
+    changed = set(names)
+    for tuned in list(_all_tuned):
+        if tuned.name in changed:
+            tuned._forget_lone_choices()
 
 
 class _Parameters:

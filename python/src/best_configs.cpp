@@ -1,7 +1,6 @@
 // `best_configs`: the memory table as a mutable mapping, type-true. It shows the entries of the
 // device in use, by whichever group they were decided; what was decided for overwritten arguments
 // is not among them.
-#include <cstring>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -29,20 +28,13 @@ void write_place_now(Buffer& out, const LauncherState& state) {
   state.write_place(out, {}, nullptr, default_group_serial());
 }
 
-/// The device part of a place; the rest is the group's number.
-std::uint32_t device_of(std::string_view key) {
-  std::uint64_t place = 0;
-  std::memcpy(&place, key.data(), k_place_size);
-  return static_cast<std::uint32_t>(place);
-}
-
 /// The table's keys of the device in use, whichever group decided; oldest first.
 std::vector<std::string> places_of_device(const LauncherState& state) {
   Buffer now;
   write_place_now(now, state);
   std::vector<std::string> out;
   for (const std::string_view key : state.table.keys())
-    if (device_of(key) == device_of(now.view())) out.emplace_back(key);
+    if (place_of(key).device == place_of(now.view()).device) out.emplace_back(key);
   return out;
 }
 

@@ -1,5 +1,6 @@
 // Groups of ranks that are written in Python, and the errors and waits that they speak of.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "disttune/unify.hpp"
 #include "in_python.hpp"
 
 namespace nb = nanobind;
@@ -130,6 +132,17 @@ void bind_groups(nb::module_& m) {
                            std::chrono::duration<double>(seconds)));
       },
       nb::arg("group"), nb::arg("timeout"), "Return when all ranks are here.");
+  m.def(
+      "unify",
+      [](ProcessGroup& group, std::optional<std::string> store, std::string name, double seconds) {
+        const NoGil released;
+        return unify(group, {.store = std::move(store),
+                             .name = std::move(name),
+                             .timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                 std::chrono::duration<double>(seconds))});
+      },
+      nb::arg("group"), nb::arg("store").none(), nb::arg("name"), nb::arg("timeout"),
+      "Give all ranks the lowest rank's records; the names of functions that changed here.");
 }
 
 }  // namespace disttune::python

@@ -3,6 +3,10 @@
 
 #include "object.hpp"
 
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
 #include "launcher_state.hpp"
 
 namespace disttune::python {
@@ -55,7 +59,17 @@ struct TableKey {
   [[nodiscard]] Value key() const;
   [[nodiscard]] Value overwritten() const;
 };
+/// What a key of the memory table begins with (LauncherState::write_place).
+struct Place {
+  std::uint32_t device = 0;
+  std::uint32_t group = 0;  ///< 0: alone
+};
 inline constexpr std::size_t k_place_size = 8;
+[[nodiscard]] inline Place place_of(std::string_view key) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, key.data(), k_place_size);
+  return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32U)};
+}
 
 /// A call whose keywords are settled: looks its key up and runs, or goes the cold way. Throws C++
 /// exceptions; null with an exception set on a Python error.

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "bindings.hpp"
 #include "describe.hpp"
@@ -82,6 +84,16 @@ PyObject* func_dir(PyObject* self, PyObject*) {
         PyUnicode_DecodeFSDefaultAndSize(folder.data(), static_cast<Py_ssize_t>(folder.size())));
   });
 }
+PyObject* forget_lone_choices(PyObject* self, PyObject*) {
+  return guarded([&] {
+    ChoiceTable& table = state_of(self).table;
+    std::vector<std::string> lone;
+    for (const std::string_view key : table.keys())
+      if (place_of(key).group == 0) lone.emplace_back(key);
+    for (const std::string& key : lone) table.erase(key, hash_of(key));
+    return Ref::borrow(Py_None);
+  });
+}
 PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
 
 /// Pickled by name, like a function: who unpickles it imports it.
@@ -103,6 +115,8 @@ PyMethodDef k_methods[] = {
      "samples, winner); None where there is none."},
     {"func_dir", func_dir, METH_NOARGS,
      "func_dir()\n--\n\nThe folder that holds this function's records and logs."},
+    {"_forget_lone_choices", forget_lone_choices, METH_NOARGS,
+     "_forget_lone_choices()\n--\n\nForgets what this rank chose without a group."},
     {"__copy__", itself, METH_NOARGS, nullptr},
     {"__deepcopy__", itself, METH_O, nullptr},
     {"__reduce__", reduce, METH_NOARGS, nullptr},

@@ -180,3 +180,33 @@ def test_barrier(tmp_path):
     assert disttune.barrier() is None
     with pytest.raises(ValueError, match="seconds"):
         disttune.barrier(timeout=0)
+
+
+def test_unify(tmp_path):
+    costs = [{1: 1, 2: 5, 3: 9}, {1: 9, 2: 5, 3: 1}]
+    tuned = [make(tmp_path, costs[rank], rank=rank) for rank in range(2)]
+    lone = [f(5) for f in tuned]
+    assert lone == [1, 3]
+    tuned[1](6)
+
+    def work(seat):
+        f = tuned[seat.rank]
+        f(7, autotune_pg=seat)
+        agreed = f.best_configs[7]
+        changed = disttune.unify(seat, store=tmp_path / f"rank{seat.rank}")
+        used = seat.collectives
+        choices = f(5), f(6), f(7, autotune_pg=seat)
+        assert seat.collectives == used, "what a group chose is still warm"
+        return changed, choices, agreed
+
+    results, _ = on_ranks(work)
+    assert [changed for changed, _, _ in results] == [["f"], ["f"]]
+    assert results[0][1] == results[1][1]
+    assert results[0][1][:2] == (1, 3)
+    assert results[0][2] == results[1][2]
+
+    assert disttune.unify() == []
+    with pytest.raises(ValueError, match="seconds"):
+        disttune.unify(timeout=0)
+    with pytest.raises(TypeError, match="name"):
+        disttune.unify(name=3)

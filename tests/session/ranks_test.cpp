@@ -4,6 +4,7 @@
 
 #include <barrier>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -149,6 +150,72 @@ TEST_F(RankSession, ACrashOnOneRankLeavesTheCandidateOutOnAll) {
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
   EXPECT_EQ(last, std::vector<int>(k_ranks, 2));
   for (auto& r : ranks) EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 0);
+}
+
+TEST_F(RankSession, UnifyGivesAllRanksTheLowestRanksRecords) {
+  rank_cost = [](int r, int block) { return r == block - 1 ? 1000 : 9000; };
+  for (const int n : {8, 9})
+    for (int r = n == 8 ? 0 : 1; r < k_ranks; ++r) launcher(r, {{1}, {2}, {3}})(n);
+  const auto winner = [&](int r, int n) {
+    const auto record = launcher(r, {{1}, {2}, {3}}).result(n);
+    return record ? *record->tunings.front().winner : Value();
+  };
+  ASSERT_EQ(winner(2, 8), to_config(Tile{3}).identity());
+  ASSERT_EQ(winner(0, 9), Value()) << "rank 0 has not met this one";
+
+  testing::Ranks group(k_ranks);
+  std::vector<std::vector<std::string>> changed(k_ranks);
+  const auto unify_all = [&] {
+    errors = group.run([&](ProcessGroup& g) {
+      const auto r = static_cast<std::size_t>(g.rank());
+      changed[r] = unify(g, {.store = ranks[r]->store});
+    });
+    for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  };
+  unify_all();
+  const std::vector<std::string> scale{"scale"};
+  EXPECT_EQ(changed, (std::vector<std::vector<std::string>>{scale, scale, scale}));
+  for (int r = 0; r < k_ranks; ++r) {
+    EXPECT_EQ(winner(r, 8), to_config(Tile{1}).identity()) << r;
+    EXPECT_EQ(winner(r, 9), to_config(Tile{2}).identity()) << r;
+    ranks[static_cast<std::size_t>(r)]->blocks.clear();
+    launcher(r, {{1}, {2}, {3}})(9);
+    EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->blocks, std::vector<int>{2}) << "nobody tuned";
+  }
+  unify_all();
+  EXPECT_EQ(changed, (std::vector<std::vector<std::string>>(k_ranks)));
+}
+
+TEST_F(RankSession, UnifyLeavesDamageAndOtherFunctionsAlone) {
+  for (int r = 0; r < k_ranks; ++r) {
+    rank_cost = [r](int, int block) { return r == 0 ? 1000 * block : 9000 / block; };
+    launcher(r, {{1}, {2}})(8);
+  }
+  for (const auto& f : std::filesystem::recursive_directory_iterator(ranks[0]->store))
+    if (f.path().extension() == ".json") std::filesystem::resize_file(f.path(), 40);
+  std::filesystem::create_directories(root / "1" / "other");
+  std::ofstream(root / "1" / "other" / "note.json") << "{}";
+  testing::Ranks group(k_ranks);
+  std::vector<std::vector<std::string>> changed(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const auto r = static_cast<std::size_t>(g.rank());
+    changed[r] = unify(g, {.store = ranks[r]->store, .name = "nothing of this name"});
+    EXPECT_TRUE(changed[r].empty());
+    changed[r] = unify(g, {.store = ranks[r]->store});
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  for (int r = 0; r < k_ranks; ++r)
+    EXPECT_EQ(*launcher(r, {{1}, {2}}).result(8)->tunings.front().winner,
+              to_config(Tile{2}).identity());
+  EXPECT_EQ(changed[0], std::vector<std::string>{"scale"}) << "its own could not be read";
+
+  errors = group.run([&](ProcessGroup& g) {
+    const auto r = static_cast<std::size_t>(g.rank());
+    unify(g, {.store = ranks[r]->store, .name = r == 1 ? "this" : "that"});
+  });
+  for (const auto& e : errors)
+    EXPECT_NE(testing::what(e).find("the name that unify was asked for"), std::string::npos)
+        << testing::what(e);
 }
 
 TEST_F(RankSession, ACandidateThatFailsOnOneRankIsFailedOnAll) {
