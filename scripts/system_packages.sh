@@ -2,7 +2,8 @@
 # system_packages.sh GROUP…: makes sure that what a group needs is on this machine. A group is asked
 # for by what it is used for, not by package name, so that any distribution and any toolchain will
 # do; the names are those of Debian 12 and Ubuntu 24.04.
-# Groups: build (compiler, CMake, header-only libraries, Python), test (GoogleTest), mpi (Open MPI).
+# Groups: build (compiler, CMake, header-only libraries, Python), test (GoogleTest), mpi (Open MPI),
+# mpich, opencl (headers and PoCL).
 source "$(dirname "$0")/common.sh"
 
 has_header() { printf '#include <%s>\n' "$1" | "${CXX:-c++}" -std=c++20 -x c++ -E - >/dev/null 2>&1; }
@@ -35,6 +36,14 @@ missing() {
       mpi)
         command -v mpicxx >/dev/null || echo libopenmpi-dev
         command -v mpirun >/dev/null || echo openmpi-bin
+        ;;
+      mpich)
+        command -v mpicxx.mpich >/dev/null || echo libmpich-dev
+        command -v mpiexec.mpich >/dev/null || echo mpich
+        ;;
+      opencl)
+        has_header CL/cl.h || echo ocl-icd-opencl-dev
+        compgen -G '/etc/OpenCL/vendors/pocl*.icd' >/dev/null || echo pocl-opencl-icd
         ;;
       *) fail "system_packages.sh: unknown group $group" ;;
     esac
