@@ -13,8 +13,9 @@
 DISTTUNE_NAMESPACE_BEGIN
 
 struct UnifyOptions {
-  std::optional<std::string> store;  ///< folder of this rank's records; nothing: the environment's
-  std::string name;                  ///< of one function; empty: all that the ranks hold
+  std::optional<std::string> store =
+      {};                 ///< folder of this rank's records; nothing: the environment's
+  std::string name = {};  ///< of one function; empty: all that the ranks hold
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };
 

@@ -37,6 +37,7 @@ _lock = threading.Lock()
 #: The one default group of the process.
 _default: list[Any] = [None]
 _seats: weakref.WeakKeyDictionary[Any, _core.ProcessGroup] = weakref.WeakKeyDictionary()
+_meetings: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
 
 
 def set_default_group(group: Any) -> None:
@@ -166,6 +167,11 @@ def _seat(group: Any, timeout: float) -> _core.ProcessGroup | None:
     if len(members) == 1:
         return None
     with _lock:
+        seat = _seats.get(group)
+        meeting = _meetings.setdefault(group, threading.Lock())
+    if seat is not None:
+        return seat
+    with meeting:  # of this group: ranks may meet in several at once, from threads of their own
         seat = _seats.get(group)
         if seat is None:
             store, prefix = _store_of(group, members, distributed, c10d)

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _core
 from ._store_group import StoreGroup, name_ranks
@@ -19,6 +19,9 @@ __all__ = ["join"]
 
 #: Of what is written into the store; ranks of different versions do not meet.
 PROTOCOL = 1
+
+#: What a rank that gives up may still take to find out who did not come.
+_LAST_LOOK_SECONDS = 2.0
 
 
 def _node_name() -> str:
@@ -47,7 +50,7 @@ def join(store: Any, prefix: str, rank: int, size: int, timeout: float) -> Store
         if rank == 0:
             words = _call_the_roll(line, size, until, timeout)
         else:
-            words = _answer_the_roll(line, rank, mine, until, timeout)
+            words = _answer_the_roll(line, rank, size, mine, until, timeout)
     except LineBroken as broken:
         raise _core.GroupTimeout(
             f"disttune: {broken}, while the {size} ranks of a group met for the first time"
@@ -83,12 +86,14 @@ def _call_the_roll(line: StoreLine, size: int, until: float, timeout: float) -> 
         if not missing:
             line.set("final", proposed, until)
             return [str(word) for word in words]
-        _pause_or_give_up(missing, until, timeout, pause)
+        if time.monotonic() > until:
+            _give_up(missing, timeout)
+        time.sleep(pause)
         pause = min(pause * 1.3, 0.01)
 
 
 def _answer_the_roll(
-    line: StoreLine, rank: int, mine: str, until: float, timeout: float
+    line: StoreLine, rank: int, size: int, mine: str, until: float, timeout: float
 ) -> list[str]:
     agreed = ""
     pause = 20e-6
@@ -103,15 +108,18 @@ def _answer_the_roll(
             if text != agreed:
                 agreed = text
                 line.set(f"here/{rank}", text, until)
-        _pause_or_give_up([0], until, timeout, pause)
+        if time.monotonic() > until:
+            # Rank 0 may be waiting like this one: who is missing is seen in the store.
+            late = until + _LAST_LOOK_SECONDS
+            absent = [r for r in range(size) if line.get(f"join/{r}", late) is None]
+            _give_up(absent or [0], timeout)
+        time.sleep(pause)
         pause = min(pause * 1.3, 0.01)
 
 
-def _pause_or_give_up(missing: list[int], until: float, timeout: float, pause: float) -> None:
-    if time.monotonic() > until:
-        raise _core.GroupTimeout(
-            f"disttune: no arrival from {name_ranks(missing)} within {timeout:g} s, while the "
-            "ranks of the group met for the first time; a rank that does not make this call, or "
-            "that still remembers a choice which the others have lost, looks the same"
-        )
-    time.sleep(pause)
+def _give_up(missing: list[int], timeout: float) -> NoReturn:
+    raise _core.GroupTimeout(
+        f"disttune: no arrival from {name_ranks(missing)} within {timeout:g} s, while the "
+        "ranks of the group met for the first time; a rank that does not make this call, or "
+        "that still remembers a choice which the others have lost, looks the same"
+    )

@@ -29,16 +29,16 @@ PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargs
 /// The arguments of a call with the keywords that are ours taken out.
 class StrippedCall {
  public:
-  /// Throws ErrorSet: a collision that is not allowed (ValueError), a switch that is no bool.
+  /// Throws ErrorSet: a switch that is no bool.
   StrippedCall(const LauncherState& state, PyObject* const* args, Py_ssize_t positional,
                PyObject* keywords);
   [[nodiscard]] const Arguments& arguments() const noexcept { return m_arguments; }
   [[nodiscard]] const CallOptions& options() const noexcept { return m_options; }
+  /// Throws ErrorSet (ValueError) where a tuned name was given and must not be.
+  void refuse_collisions(const LauncherState& state) const;
 
  private:
   void take_out(PyObject* const* args, Py_ssize_t positional, PyObject* keywords);
-  void refuse_collisions(const LauncherState& state) const;
-
   std::vector<PyObject*> m_values;
   Ref m_keywords;
   Arguments m_arguments;

@@ -41,6 +41,12 @@ PyObject* call_stripped(PyObject* self, LauncherState& state, PyObject* const* a
   try {
     const StrippedCall call(state, args, positional, keywords);
     const Arguments& arguments = call.arguments();
+    try {
+      call.refuse_collisions(state);
+    } catch (const ErrorSet&) {
+      if (call.options().tune) tell_group(call.options().group);
+      throw;
+    }
     if (!call.options().tune) {
       if (!state.fn) throw Error("disttune: this tuned function is being destroyed");
       const ChoiceRef choice = state.default_choice();
@@ -128,8 +134,6 @@ StrippedCall::StrippedCall(const LauncherState& state, PyObject* const* args, Py
   if (m_arguments.positional > state.first_tuned_position) m_options.overwrites = true;
   for (Py_ssize_t i = 0; i < m_arguments.keyword_count(); ++i)
     if (state.is_tuned(PyTuple_GET_ITEM(m_arguments.keywords, i))) m_options.overwrites = true;
-  if (m_options.overwrites && m_options.tune && !m_options.allow_overwrite)
-    refuse_collisions(state);
 }
 
 void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObject* keywords) {
@@ -165,6 +169,7 @@ void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObje
 }
 
 void StrippedCall::refuse_collisions(const LauncherState& state) const {
+  if (!m_options.overwrites || !m_options.tune || m_options.allow_overwrite) return;
   std::string names;
   for (const auto& [name, value] : state.overwritten(m_arguments))
     names += (names.empty() ? "'" : "', '") + message_text(name);

@@ -95,6 +95,7 @@ struct Question {
 };
 
 void ask(Question& question, const LauncherState& state, const StrippedCall& stripped) {
+  stripped.refuse_collisions(state);
   const Arguments& arguments = stripped.arguments();
   std::unique_ptr<CallShape> spare;
   CallShape* shape = arguments.keyword_count() == 0

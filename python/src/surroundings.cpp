@@ -181,7 +181,13 @@ GroupSeat group_of(PyObject* autotune_pg) {
 GroupSeat known_group(PyObject* autotune_pg) noexcept {
   const bool by_default = autotune_pg == nullptr || autotune_pg == Py_None;
   const LastGroup& last = by_default ? default_group() : given_group();
-  return last.fits(by_default ? torch_world() : autotune_pg) ? last.seat : GroupSeat{};
+  if (last.fits(by_default ? torch_world() : autotune_pg)) return last.seat;
+  ProcessGroup* own = by_default ? nullptr : group_pointer(autotune_pg);
+  if (own == nullptr || own->size() < 2) return {};
+  GroupSeat seat;  // a group that is its own seat needs no meeting to be known
+  seat.object = Ref::borrow(autotune_pg);
+  seat.group = own;
+  return seat;
 }
 
 // ---- devices ------------------------------------------------------------------------------------

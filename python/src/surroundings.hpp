@@ -34,7 +34,7 @@ void forget_default_group() noexcept;
 /// `autotune_pg` → group; null or None: the default group. Throws ErrorSet.
 [[nodiscard]] GroupSeat group_of(PyObject* autotune_pg);
 
-/// The same for a group that was resolved last; else none. Never resolves, so it never waits.
+/// The same for a group that was resolved last or needs no resolving; else none. Never waits.
 [[nodiscard]] GroupSeat known_group(PyObject* autotune_pg) noexcept;
 
 /// Whether tensors can lie on different devices; then a warm call reads where its first one lies.

@@ -57,9 +57,23 @@ store::Remains Target::remains() const {
                              journal_policy(settings, deps));
 }
 
+namespace {
+
+/// What the environment says may be refused on this rank alone: the others must not wait for it.
+Target target_of(detail::LauncherState& launcher, const detail::Call& call) {
+  try {
+    return Target(launcher, call);
+  } catch (const std::exception& e) {
+    if (call.group != nullptr) agree::abandon_call(*call.group, e.what());
+    throw;
+  }
+}
+
+}  // namespace
+
 ColdCall::ColdCall(detail::LauncherState& launcher, const detail::Call& call,
                    detail::Attempt& attempt)
-    : m_target(launcher, call),
+    : m_target(target_of(launcher, call)),
       m_attempt(attempt),
       m_agreement(call.group, m_target.settings.stopwatch_policy().patience,
                   fmt::format("'{}' for key {}", launcher.spec.name, call.key.text())),

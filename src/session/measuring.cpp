@@ -11,6 +11,7 @@
 #include "core/statistics.hpp"
 #include "observe/observe.hpp"
 #include "session/prepare.hpp"
+#include "session/process.hpp"
 
 namespace disttune::session {
 namespace {
@@ -20,6 +21,28 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+/// Tells those who wait for the device when a run begins.
+class WatchedAttempt final : public detail::Attempt {
+ public:
+  explicit WatchedAttempt(detail::Attempt& inner) : m_inner(inner) {}
+  ~WatchedAttempt() { DeviceTurn::runs_end(); }
+  WatchedAttempt(const WatchedAttempt&) = delete;
+  WatchedAttempt& operator=(const WatchedAttempt&) = delete;
+  void begin_visit(std::size_t candidate, std::size_t runs) override {
+    m_inner.begin_visit(candidate, runs);
+  }
+  void before_run() override {
+    DeviceTurn::run_begins();
+    m_inner.before_run();
+  }
+  void run(std::size_t candidate) override { m_inner.run(candidate); }
+  void drop_results() noexcept override { m_inner.drop_results(); }
+  void decided(std::size_t) override {}
+
+ private:
+  detail::Attempt& m_inner;
+};
 
 /// An attempt whose run also compares the result with the reference.
 class CheckedAttempt final : public detail::Attempt {
@@ -201,7 +224,8 @@ class Measuring {
   measure::VisitEnd visit(std::size_t i, const Visit& visit, detail::Attempt& attempt,
                           std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
     try {
-      auto end = m_watch->visit(visit, attempt, samples, host_ns);
+      WatchedAttempt watched(attempt);
+      auto end = m_watch->visit(visit, watched, samples, host_ns);
       if (end.status == Status::timed_out) m_unended = i;
       return end;
     } catch (const DeviceLost& e) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -81,7 +82,30 @@ struct DeviceTurn::Seat {
   std::thread::id owner;
   pid_t process = 0;  // a forked child finds its parent's seats taken by threads that it lacks
   int depth = 0;
+  std::atomic<std::int64_t> run_began_ns{0};  ///< 0: between runs
+  bool holds_up = false;                      ///< a run of this turn was waited for in vain
 };
+
+namespace {
+
+std::int64_t steady_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+/// The begin of the run at hand, for those who wait for this thread's turn.
+thread_local std::atomic<std::int64_t>* t_run_began_ns = nullptr;
+
+}  // namespace
+
+void DeviceTurn::run_begins() noexcept {
+  if (t_run_began_ns != nullptr) t_run_began_ns->store(steady_ns(), std::memory_order_relaxed);
+}
+void DeviceTurn::runs_end() noexcept {
+  if (t_run_began_ns != nullptr) t_run_began_ns->store(0, std::memory_order_relaxed);
+}
+std::chrono::nanoseconds& DeviceTurn::patience() noexcept {
+  static std::chrono::nanoseconds value = std::chrono::seconds(10);
+  return value;
+}
 
 std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait, bool alone) {
   static std::mutex registry_mutex;
@@ -97,7 +121,9 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait
   Seat& seat = *turn->m_seat;
   std::unique_lock lock(seat.mutex);
   while (seat.depth > 0 && seat.owner != std::this_thread::get_id()) {
-    if (!may_wait) {
+    const std::int64_t began_ns = seat.run_began_ns.load(std::memory_order_relaxed);
+    if (began_ns != 0 && steady_ns() - began_ns > patience().count()) seat.holds_up = true;
+    if (!may_wait || seat.holds_up) {
       turn->m_seat.reset();
       return nullptr;
     }
@@ -108,7 +134,10 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait
   }
   seat.owner = std::this_thread::get_id();
   seat.process = ::getpid();
-  if (++seat.depth == 1) turn->lock_among_processes(device);
+  if (++seat.depth == 1) {
+    t_run_began_ns = &seat.run_began_ns;
+    turn->lock_among_processes(device);
+  }
   return turn;
 }
 
@@ -133,7 +162,11 @@ DeviceTurn::~DeviceTurn() {
   if (m_lock >= 0) ::close(m_lock);
   if (!m_seat) return;
   const std::lock_guard lock(m_seat->mutex);
-  if (--m_seat->depth == 0) m_seat->freed.notify_one();
+  if (--m_seat->depth > 0) return;
+  runs_end();
+  t_run_began_ns = nullptr;
+  m_seat->holds_up = false;
+  m_seat->freed.notify_one();
 }
 
 namespace {

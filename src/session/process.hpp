@@ -2,6 +2,7 @@
 // thread, and the hooks of the front end.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,12 +28,19 @@ class DeviceTurn {
   DeviceTurn(const DeviceTurn&) = delete;
   DeviceTurn& operator=(const DeviceTurn&) = delete;
 
-  /// Waits for the turn. Null when `may_wait` is false and another thread has it.
+  /// Waits for the turn. Null when another thread has it and `may_wait` is false, or one run of
+  /// that thread has taken longer than `patience()`: it may be waiting for this thread, and who
+  /// holds up others once is not waited for again in that turn.
   [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, bool may_wait,
                                                         bool alone);
   /// Another process of this user was tuning on the device when the turn began: times may be
   /// spoiled.
   [[nodiscard]] bool contended() const noexcept { return m_contended; }
+  /// The thread that has a turn begins a run, and is between runs again.
+  static void run_begins() noexcept;
+  static void runs_end() noexcept;
+  /// Ten seconds; tests take less.
+  static std::chrono::nanoseconds& patience() noexcept;
 
  private:
   struct Seat;

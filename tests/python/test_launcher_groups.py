@@ -153,6 +153,17 @@ def test_a_key_function_that_raises_tells_the_others(tmp_path):
     assert "ZeroDivisionError" in seats[1].said[0][1]
 
 
+def test_a_collision_on_one_rank_is_told_to_the_others(tmp_path):
+    def work(seat):
+        f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)
+        return f(5, autotune_pg=seat, **({"c": 2} if seat.rank == 1 else {}))
+
+    results, seats = on_ranks(work)
+    assert isinstance(results[0], disttune.PeerFailed)
+    assert isinstance(results[1], ValueError)
+    assert "ValueError" in seats[1].said[0][1]
+
+
 def test_the_default_group(tmp_path):
     def work(seat):
         f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)

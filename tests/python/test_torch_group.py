@@ -58,7 +58,7 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WO
 def two(tmp_path_factory):
     return run(
         "maxima old_keys forgotten slow failing withdrawn alike out_of_step lengths notes defaults "
-        "tuned absent".split(),
+        "tuned crossed absent".split(),
         2,
         tmp_path_factory.mktemp("two"),
         tcp=True,
@@ -67,7 +67,7 @@ def two(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
-    return run(["maxima", "subgroups", "failing", "again", "killed"], 4,
+    return run(["maxima", "subgroups", "failing", "again", "absent", "killed"], 4,
                tmp_path_factory.mktemp("four"))  # fmt: skip
 
 
@@ -185,6 +185,17 @@ def test_the_default_group_can_be_set_and_reset(two):
 def test_S42_a_rank_that_never_comes_is_named(two):
     assert two["absent"][0]["error"] == "GroupTimeout"
     assert "rank 1" in two["absent"][0]["text"]
+
+
+def test_every_rank_names_the_one_that_does_not_come(four):
+    for rank in (0, 2, 3):
+        assert four["absent"][rank]["error"] == "GroupTimeout"
+        assert "no arrival from rank 1 within" in four["absent"][rank]["text"]
+
+
+def test_two_groups_meet_at_once(two):
+    for found in two["crossed"].values():
+        assert (found["error"], found["met"]) == (None, 1)
 
 
 def test_the_slowest_rank_decides_alike_on_all_ranks(two):

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <thread>
 
+#include "session/process.hpp"
 #include "session/rig.hpp"
 
 namespace disttune::test {
@@ -65,6 +66,26 @@ TEST_F(Concurrency, WaitersGetTheSameError) {
   go.set_value();
   EXPECT_THROW(a.get(), NoValidConfig);
   EXPECT_THROW(b.get(), NoValidConfig);
+}
+
+TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn) {
+  const auto patience = std::exchange(session::DeviceTurn::patience(), std::chrono::nanoseconds(1));
+  const auto inner = scale({{2}, {1}}, "inner");
+  int outer_runs = 0;
+  const auto outer = autotune(
+                         "outer", Space<Tile>{{5}, {4}}, [](int n) { return n; },
+                         [&](const Tile& t, int n) {
+                           std::thread([&] { inner(n); }).join();
+                           ++outer_runs;
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                         })
+                         .timer(clock.reader());
+  outer(8);
+  EXPECT_EQ(outer_runs, 2 * 15 + 1);
+  EXPECT_EQ(outer.choice(8)->block, 4);
+  inner(8);
+  EXPECT_EQ(inner.choice(8)->block, 1) << "tuned when the device was free";
+  session::DeviceTurn::patience() = patience;
 }
 
 TEST_F(Concurrency, ATunedLauncherInsideATunedLauncherTunesInAnUntimedRun) {

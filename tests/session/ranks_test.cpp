@@ -5,6 +5,7 @@
 #include <barrier>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -150,6 +151,33 @@ TEST_F(RankSession, ACrashOnOneRankLeavesTheCandidateOutOnAll) {
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
   EXPECT_EQ(last, std::vector<int>(k_ranks, 2));
   for (auto& r : ranks) EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 0);
+}
+
+TEST_F(RankSession, ASettingThatOneRankCannotReadIsToldToTheOthers) {
+  set("REPEAT", "many");
+  testing::Ranks group(k_ranks);
+  std::latch told(1);
+  errors = group.run([&](ProcessGroup& g) {
+    if (g.rank() != 1) {
+      told.wait();
+      launcher(g.rank(), {{1}, {2}}).with({.group = &g})(8);
+      return;
+    }
+    std::exception_ptr refused;
+    try {
+      launcher(1, {{1}, {2}}).with({.group = &g})(8);
+    } catch (...) {
+      refused = std::current_exception();
+    }
+    set("REPEAT", "10");  // the ranks of this test share one environment
+    told.count_down();
+    if (refused) std::rethrow_exception(refused);
+  });
+  EXPECT_NE(testing::what(errors[1]).find("REPEAT"), std::string::npos);
+  for (const std::size_t r : {0, 2}) {
+    EXPECT_THROW(std::rethrow_exception(errors[r]), PeerFailed);
+    EXPECT_NE(testing::what(errors[r]).find("REPEAT"), std::string::npos);
+  }
 }
 
 TEST_F(RankSession, UnifyGivesAllRanksTheLowestRanksRecords) {

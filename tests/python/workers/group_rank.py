@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
 import disttune
 import torch
 import torch.distributed as dist
+from disttune import _groups
 from disttune._groups import resolve_group, set_default_group
 from disttune._store_meeting import join
 
@@ -209,6 +211,21 @@ def absent():
     if RANK == 1:
         return {"error": None}
     return error_of(lambda: resolve_group(group, timeout=1.0))
+
+
+def crossed():
+    """Two groups meet for the first time, in opposite orders, each in a thread of its own."""
+    groups = [dist.new_group(list(range(SIZE))) for _ in range(2)]
+    first, second = groups if RANK == 0 else reversed(groups)
+    seats = []
+    thread = threading.Thread(target=lambda: seats.append(resolve_group(first, timeout=20.0)))
+    thread.start()
+    while thread.is_alive() and not _groups._meetings.get(first):
+        time.sleep(1e-4)
+    return {
+        **error_of(lambda: resolve_group(second, timeout=20.0)),
+        "met": thread.join() or len(seats),
+    }
 
 
 def tuned():
