@@ -79,7 +79,8 @@ def difference(result: Any, expected: Any, where: str = "result") -> str | None:
     """Say where and by how much two results differ.
 
     Tensors and arrays are equal within the tolerance of the less precise dtype of the two, with
-    equal shapes; containers by their items; everything else by ``==``. NaN equals NaN.
+    equal shapes; containers of the same kind by their items; everything else by ``==``. NaN equals
+    NaN.
     """
     if _is_array(expected) or _is_array(result):
         return _array_difference(result, expected, where)
@@ -88,6 +89,9 @@ def difference(result: Any, expected: Any, where: str = "result") -> str | None:
             return f"{where} has the keys {list(result)}, not {list(expected)}"
         pairs = [(f"{where}[{key!r}]", result[key], expected[key]) for key in expected]
         return _first(difference(a, b, place) for place, a, b in pairs)
+    for kind, other in ((list, tuple), (tuple, list)):
+        if isinstance(expected, kind) and isinstance(result, other):
+            return f"{where} is a {other.__name__}, not a {kind.__name__}"
     if isinstance(expected, (list, tuple)) and isinstance(result, (list, tuple)):
         if len(result) != len(expected):
             return f"{where} has {len(result)} items, not {len(expected)}"

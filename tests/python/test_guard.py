@@ -51,6 +51,8 @@ def test_equal_within_tolerance(result, expected):
         ([1, [2, 3]], [1, [2, 4]], "result[1][1] is 3, not 4"),
         ({"a": 1}, {"b": 1}, "result has the keys ['a'], not ['b']"),
         ([1], [1, 2], "result has 1 items, not 2"),
+        ([1, 2], (1, 2), "result is a list, not a tuple"),
+        ({"a": (1,)}, {"a": [1]}, "result['a'] is a tuple, not a list"),
         (1.5, 2.5, "result is 1.5, not 2.5"),
         ("a", "b", "result is 'a', not 'b'"),
     ],
