@@ -110,6 +110,8 @@ class Guard:
             for name in (plan.check.outputs if plan.check is not None else ())
         }
         self._returned: list[Any] | None = None
+        #: Arguments whose contents before a run count: they are never poisoned.
+        self._held = [self._named.get(name) for name in (*plan.restore, *plan.reset)]
 
     def _bind(self) -> dict[str, Any]:
         signature = self._plan.signature
@@ -143,9 +145,10 @@ class Guard:
     def check(self, values: dict[str, Any]) -> str | None:
         """Run once with ``values`` of the candidate; say what is wrong with the result, if it is.
 
-        Outputs are poisoned before the run and put back after it. A launcher that returns one of
-        its arguments writes it: where that is learned from a tuning's first checked run, that run
-        is made a second time with the argument poisoned.
+        Outputs are poisoned before the run and put back after it, except those that ``restore`` or
+        ``reset`` has just set. A launcher that returns one of its arguments writes it: where that
+        is learned from a tuning's first checked run, the reference and that run are made a second
+        time with the argument poisoned.
         """
         check = self._plan.check
         if check is None:
@@ -155,21 +158,25 @@ class Guard:
         first = self._returned is None
         wrong = self._checked_run(check, values, expected)
         if wrong is None and first and self._returned:
-            wrong = self._checked_run(check, values, expected)
+            self.before_run()
+            wrong = self._checked_run(check, values, self._reference(check))
         return wrong
 
     def _checked_run(
         self, check: Check, values: dict[str, Any], expected: tuple[Any, Any]
     ) -> str | None:
-        written = [*self._outputs.values(), *(self._returned or ())]
+        written = self._written()
         put_back = [keep(value, "output") for value in written]
         try:
-            self.before_run()
             for value in written:
-                poison(value)
+                if not _among(value, self._held):
+                    poison(value)
+            self.before_run()  # after the poison, which may have reached what is put back
             result = self._plan.fn(*self._args, **self._kwargs, **values)
             if self._returned is None:
                 self._returned = self._arguments_in(result)
+                if self._returned:
+                    self._expected = None  # of a reference that did not see them poisoned
             return self._compare(check, result, expected)
         finally:
             for put in put_back:
@@ -178,29 +185,29 @@ class Guard:
     def _arguments_in(self, result: Any) -> list[Any]:
         """Arguments of the caller's that are part of a result, and are not named as outputs."""
         mine = [v for v in (*self._args, *self._kwargs.values()) if is_tensor(v) or is_ndarray(v)]
-        known = list(self._outputs.values())
+        known = [*self._outputs.values(), *self._held]
         items = result if isinstance(result, (list, tuple)) else [result]
-        return [
-            value
-            for value in mine
-            if any(item is value for item in items) and not any(o is value for o in known)
-        ]
+        return [value for value in mine if _among(value, items) and not _among(value, known)]
+
+    def _written(self) -> list[Any]:
+        return [*self._outputs.values(), *(self._returned or ())]
 
     def _reference(self, check: Check) -> tuple[Any, Any]:
         """Return the reference's result, and its outputs if it filled those that it was given."""
         if self._expected is not None:
             return self._expected
-        copies = {id(value): _copy(value) for value in self._outputs.values()}
-        for copy in copies.values():
-            poison(copy)
+        # It sees what a candidate sees.
+        copies = {id(value): _copy(value) for value in self._written()}
+        for value in self._written():
+            if not _among(value, self._held):
+                poison(copies[id(value)])
         args = [copies.get(id(value), value) for value in self._args]
         kwargs = {name: copies.get(id(value), value) for name, value in self._kwargs.items()}
         # What the reference does to other arguments must not be seen by the candidates.
         others = [
             keep(value, "argument")
             for value in (*args, *kwargs.values())
-            if (is_tensor(value) or is_ndarray(value))
-            and not any(value is c for c in copies.values())
+            if (is_tensor(value) or is_ndarray(value)) and not _among(value, copies.values())
         ]
         try:
             result = check.reference(*args, **kwargs)
@@ -231,6 +238,10 @@ class Guard:
         if result is None:
             return check.verdict(written, wanted)
         return check.verdict(result, wanted)
+
+
+def _among(value: Any, values: Iterable[Any]) -> bool:
+    return any(value is other for other in values)
 
 
 def _copy(value: Any) -> Any:

@@ -258,6 +258,54 @@ def test_the_reference_sees_the_callers_arguments_and_leaves_them_alone():
     assert y.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("module", [torch, numpy])
+@pytest.mark.parametrize("put_back", ["restore", "reset"])
+@pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_checked_run_starts_from_what_is_put_back(module, put_back, returned, named):
+    if not (returned or named):
+        return
+
+    def launch(x, y, factor):
+        seen.append(y.tolist())
+        y += factor * x
+        return y if returned else None
+
+    def reference(x, y):
+        seen.append(y.tolist())
+        y += x
+        return y if returned else None
+
+    x, y = module.ones(2), module.ones(2) * 10
+    seen = []
+    check = Check(reference, outputs=["y"] if named else [])
+    guard = GuardPlan(launch, check=check, **{put_back: ["y"]}).begin((x, y), {})
+    assert "instead of" in guard.check({"factor": 2})
+    assert guard.check({"factor": 1}) is None
+    assert "instead of" in guard.check({"factor": 3})
+    start = [10, 10] if put_back == "restore" else [0, 0]
+    assert seen == [start] * len(seen)
+
+
+def test_a_part_of_a_returned_output_is_compared_with_the_same_part_of_the_references():
+    def launch(x, out, factor):
+        out[: len(x)] = factor * x
+        return out
+
+    def reference(x, out):
+        out[: len(x)] = 2 * x
+        return out
+
+    x, out = torch.ones(2), torch.full((4,), 7.0)
+    guard = GuardPlan(launch, check=reference).begin((x, out), {})
+    assert guard.check({"factor": 2}) is None
+    assert guard.check({"factor": 2}) is None
+    assert "3.0 instead of 2.0" in guard.check({"factor": 3})
+    other = GuardPlan(launch, check=reference).begin((x, out), {})
+    assert "3.0 instead of 2.0" in other.check({"factor": 3})
+    assert other.check({"factor": 2}) is None
+
+
 def test_plain_values_and_dataclass_results():
     @dataclasses.dataclass
     class Result:
