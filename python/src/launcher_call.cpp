@@ -169,13 +169,13 @@ void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObje
 }
 
 void StrippedCall::refuse_collisions(const LauncherState& state) const {
-  if (!m_options.overwrites || !m_options.tune || m_options.allow_overwrite) return;
+  if (!m_options.overwrites || m_options.allow_overwrite) return;
   std::string names;
   for (const auto& [name, value] : state.overwritten(m_arguments))
     names += (names.empty() ? "'" : "', '") + message_text(name);
   PyErr_Format(PyExc_ValueError,
                "disttune: %s() was given %s', which its tuning sets; leave it out, or pass "
-               "autotune_allow_arg_overwrite=True to let the argument win, or autotune=False",
+               "autotune_allow_arg_overwrite=True to let the argument win",
                state.name.c_str(), names.c_str());
   throw ErrorSet{};
 }

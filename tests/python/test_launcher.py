@@ -182,7 +182,7 @@ def test_autotune_false_runs_entry_0_and_remembers_nothing(clock):
     calls = []
     f = make(clock=clock, calls=calls)
     assert f(7, autotune=False) == (7, 0, 1)
-    assert f(7, block=9, autotune=False) == (7, 0, 9)
+    assert f(7, block=9, autotune=False, autotune_allow_arg_overwrite=True) == (7, 0, 9)
     assert len(calls) == 2
     assert len(f.best_configs) == 0
 
@@ -212,7 +212,19 @@ def test_S84_a_tuned_name_given_by_the_caller_is_refused_in_both_spellings(clock
         g(1, 3)
     with pytest.raises(ValueError, match="'block'"):
         g(1, block=3)
-    assert g(1, 3, autotune=False) == 3
+
+
+def test_a_tuned_name_is_refused_without_tuning_too(clock):
+    @disttune.autotune([{"block": 1}], None, timer=clock)
+    def g(x, block):
+        return block
+
+    with pytest.raises(ValueError, match="'block'"):
+        g(1, 3, autotune=False)
+    with pytest.raises(ValueError, match="'block'"):
+        g(1, block=3, autotune=False)
+    assert g(1, 3, autotune=False, autotune_allow_arg_overwrite=True) == 3
+    assert g(1, autotune=False) == 1
 
 
 def test_a_name_of_a_later_entry_collides_too(clock):
