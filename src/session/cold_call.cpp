@@ -9,6 +9,7 @@
 
 #include "core/text.hpp"
 #include "observe/observe.hpp"
+#include "session/checked_attempt.hpp"
 #include "session/process.hpp"
 
 namespace disttune::session {
@@ -344,9 +345,12 @@ detail::Outcome ColdCall::miss_without_tuning() {
 detail::Outcome ColdCall::first_that_works() {
   refuse_capture();
   measure::Stopwatch watch(m_target.stream, m_target.settings.stopwatch_policy(), 1);
+  CheckedAttempt checked(m_attempt);
+  detail::Attempt& attempt =
+      m_target.settings.checked ? static_cast<detail::Attempt&>(checked) : m_attempt;
   for (const std::size_t i : m_field.open()) {
     const auto end =
-        watch.visit({static_cast<std::uint32_t>(m_field.space_index(i)), 1, 0}, m_attempt, {}, {});
+        watch.visit({static_cast<std::uint32_t>(m_field.space_index(i)), 1, 0}, attempt, {}, {});
     Status worst[] = {end.status};
     m_agreement.vote(worst);
     if (worst[0] == Status::ok) {

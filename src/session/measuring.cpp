@@ -10,6 +10,7 @@
 
 #include "core/statistics.hpp"
 #include "observe/observe.hpp"
+#include "session/checked_attempt.hpp"
 #include "session/prepare.hpp"
 #include "session/process.hpp"
 
@@ -37,25 +38,6 @@ class WatchedAttempt final : public detail::Attempt {
     m_inner.before_run();
   }
   void run(std::size_t candidate) override { m_inner.run(candidate); }
-  void drop_results() noexcept override { m_inner.drop_results(); }
-  void decided(std::size_t) override {}
-
- private:
-  detail::Attempt& m_inner;
-};
-
-/// An attempt whose run also compares the result with the reference.
-class CheckedAttempt final : public detail::Attempt {
- public:
-  explicit CheckedAttempt(detail::Attempt& inner) : m_inner(inner) {}
-  void begin_visit(std::size_t candidate, std::size_t runs) override {
-    m_inner.begin_visit(candidate, runs);
-  }
-  void before_run() override { m_inner.before_run(); }
-  void run(std::size_t candidate) override {
-    if (auto why = m_inner.check(candidate))
-      throw detail::CandidateFailed(Status::wrong_result, *why);
-  }
   void drop_results() noexcept override { m_inner.drop_results(); }
   void decided(std::size_t) override {}
 

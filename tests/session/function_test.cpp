@@ -176,6 +176,25 @@ TEST_F(Function, S69_ModeFirstTakesTheFirstThatWorksWithoutTiming) {
   EXPECT_EQ(scale({{3}, {1}}).result(7)->tunings[0].created, stored->tunings[0].created);
 }
 
+TEST_F(Function, ModeFirstTakesTheFirstWithARightResult) {
+  set("MODE", "first");
+  const auto tuned =
+      autotune(
+          "half", Space<Tile>{{1}, {2}, {3}}, [](int n) { return n; },
+          [this](const Tile& t, int n) {
+            run(t, n);
+            return t.block == 1 ? n / 2 : n;
+          })
+          .timer(clock.reader())
+          .check([](const Tile&, int result, int n) {
+            return result == n ? std::nullopt : std::optional<std::string>("half of it");
+          });
+  EXPECT_EQ(tuned(8), 8);
+  EXPECT_EQ(runs_of(1), 1u);
+  EXPECT_EQ(runs_of(2), 2u);
+  EXPECT_EQ(runs_of(3), 0u);
+}
+
 TEST_F(Function, AlwaysTuneTunesOnceAProcessAndKey) {
   scale({{3}, {1}})(8);
   runs.clear();
