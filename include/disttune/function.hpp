@@ -184,9 +184,12 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     /// Where the choice for these arguments comes from, or why there is none.
     [[nodiscard]] Explanation explain(const std::remove_reference_t<Args>&... args) const {
       const detail::Call call = m_tuned->describe_call(m_options, args...);
-      Explanation e = detail::explain(m_tuned->m->launcher(), call);
-      if (const C* chosen = m_tuned->m->table.find(m_tuned->m->key(args...),
-                                                   m_tuned->place(call.group, args...))) {
+      const State& s = *m_tuned->m;
+      const C* chosen = s.table.find(s.key(args...), m_tuned->place(call.group, args...));
+      Explanation e = detail::explain(s.launcher(), call, [&](std::size_t i) {
+        return chosen != nullptr || !s.prune || s.prune(s.space[i], args...);
+      });
+      if (chosen != nullptr) {
         e.source = "memory";
         e.config = to_config(*chosen);
         e.miss_reason.clear();

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "bindings.hpp"
+#include "describe.hpp"
 #include "errors.hpp"
 #include "launcher.hpp"
 #include "launcher_attempt.hpp"
@@ -79,12 +80,32 @@ void warn_of_overwriting(const LauncherState& state, const Arguments& arguments)
                            state.name.c_str(), names.c_str()));
 }
 
-std::shared_ptr<const LiveEntries> live_entries(const LauncherState& state) {
+std::shared_ptr<LiveEntries> live_entries(const LauncherState& state) {
   auto live = std::make_shared<LiveEntries>();
   const auto& candidates = state.session->spec().candidates;
   for (std::size_t i = 0; i < candidates.size(); ++i)
     live->emplace(candidates[i].identity(), state.entries[i].mapping);
   return live;
+}
+
+/// What a choice in memory runs; an entry that the caller has put there joins `live`.
+Config config_of(const LauncherState& state, const Choice& choice, LiveEntries& live) {
+  if (choice.candidate() >= 0)
+    return state.session->spec().candidates[static_cast<std::size_t>(choice.candidate())];
+  Config config;
+  for (std::size_t i = 0; i < choice.values().size(); ++i) {
+    PyObject* const value = choice.values()[i].get();
+    const std::string name(utf8(PyTuple_GET_ITEM(choice.names(), static_cast<Py_ssize_t>(i))));
+    try {
+      config.set(name, describe(value, name, Callables::describe));
+    } catch (const ErrorSet&) {  // it need not be one of those that a space may hold
+      PyErr_Clear();
+      const Ref text = checked(PyObject_Repr(value));
+      config.set(name, Value(message_text(text.get())));
+    }
+  }
+  live.insert_or_assign(config.identity(), Ref::borrow(choice.entry()));
+  return config;
 }
 
 /// What explain and result are asked about.
@@ -129,18 +150,20 @@ Ref explain_call(PyObject* self, const StrippedCall& call) {
   Question question;
   ask(question, state, call);
   Explanation explanation;
+  const ChoiceRef known = share(state.table.find(question.key.view(), question.key.hash));
+  LauncherAttempt attempt(state, call.arguments(), nullptr, call.options(), question.key);
   Messages messages;
   {
     const NoGil released;
-    explanation = detail::explain(*state.session, question.call);
+    explanation = detail::explain(*state.session, question.call,
+                                  [&](std::size_t i) { return known || attempt.admits(i); });
   }
   messages.flush();
-  const Choice* known = state.table.find(question.key.view(), question.key.hash);
-  if (known != nullptr && known->candidate() >= 0) {
+  auto live = live_entries(state);
+  if (known) {
     const bool stored = explanation.source == "store" || explanation.source == "layer";
     explanation.source = "memory";
-    explanation.config =
-        state.session->spec().candidates[static_cast<std::size_t>(known->candidate())];
+    explanation.config = config_of(state, *known, *live);
     if (!stored) {  // a default that MODE put there, or a choice that could not be stored
       explanation.differences.clear();
       if (!explanation.miss_reason.empty())
@@ -148,7 +171,7 @@ Ref explain_call(PyObject* self, const StrippedCall& call) {
     }
     explanation.miss_reason.clear();
   }
-  return wrap(ShownExplanation{std::move(explanation), live_entries(state)});
+  return wrap(ShownExplanation{std::move(explanation), std::move(live)});
 }
 
 Ref result_of_call(PyObject* self, const StrippedCall& call) {

@@ -126,31 +126,51 @@ Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
   }
 }
 
-Explanation explain(const Launcher& launcher, const Call& call) {
+Explanation explain(const Launcher& launcher, const Call& call,
+                    const std::function<bool(std::size_t)>& admits) {
   session::Target target(launcher.state(), call);
   target.fill_in_known_group();
   const session::Field field(launcher.spec().candidates);
+  const core::Environment& env = target.settings.environment;
+  if (env.mode == core::Mode::off || env.mode == core::Mode::first) {
+    Explanation e;
+    e.file = target.store.file(launcher.spec().name, target.key).string();
+    const bool off = env.mode == core::Mode::off;
+    e.source = off ? "default" : "none";
+    if (off) e.config = field.config(0);
+    e.miss_reason =
+        off ? "MODE=off runs entry 0" : "MODE=first runs the first candidate that works, untimed";
+    return e;
+  }
   const auto lookup = target.store.load(launcher.spec().name, target.key);
   Explanation e;
   e.file = lookup.file.string();
   e.miss_reason = lookup.reason;
   e.source = "none";
-  if (lookup.record) {
+  if (lookup.record && env.always_tune && env.mode == core::Mode::tune) {
+    e.miss_reason = session::k_always_tune;
+  } else if (lookup.record) {
     const auto stored =
         session::choose(*lookup.record, target.deps, target.settings, field, e.miss_reason);
-    if (stored) {
-      e.source = lookup.from_layer ? "layer" : "store";
-      e.config = field.config(stored->ranking.front());
-      e.miss_reason.clear();
-      e.differences = stored->differences;
-      for (const CandidateRecord& c : stored->tuning.candidates)
-        if (c.status == Status::crashed)
-          e.differences.push_back(fmt::format("{}: crashed, {}", c.config.display(), c.reason));
-      for (const std::size_t i : stored->unknown)
-        e.differences.push_back(
-            fmt::format("{}: not in the record; a new key measures it against the record's best",
-                        field.config(i).display()));
+    if (!stored) return e;
+    const auto admitted = [&](std::size_t i) { return admits(field.space_index(i)); };
+    const auto best = std::ranges::find_if(stored->ranking, admitted);
+    if (best == stored->ranking.end()) {
+      e.miss_reason = session::k_all_refused;
+      return e;
     }
+    e.source = lookup.from_layer ? "layer" : "store";
+    e.config = field.config(*best);
+    e.miss_reason.clear();
+    e.differences = stored->differences;
+    for (const CandidateRecord& c : stored->tuning.candidates)
+      if (c.status == Status::crashed)
+        e.differences.push_back(fmt::format("{}: crashed, {}", c.config.display(), c.reason));
+    for (const std::size_t i : stored->unknown)
+      if (admitted(i))
+        e.differences.push_back(fmt::format(
+            "{}: not in the record; a new key measures {}", field.config(i).display(),
+            stored->differences.empty() ? "it against the record's best" : "all candidates anew"));
   } else {
     for (const auto& crash : target.remains().crashed)
       if (const auto at = field.find(crash.candidate))

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "disttune/record.hpp"
@@ -11,6 +12,11 @@
 #include "session/settings.hpp"
 
 namespace disttune::session {
+
+/// Why a record that is there does not serve.
+inline constexpr std::string_view k_always_tune = "ALWAYS_TUNE is set";
+inline constexpr std::string_view k_all_refused =
+    "every valid candidate of the record is refused by the prune function now";
 
 struct StoredChoice {
   TuningRecord tuning;

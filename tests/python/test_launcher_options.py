@@ -312,6 +312,69 @@ def test_explain_and_result(clock, store):
     assert any("key" in line for line in other.differences)
 
 
+def test_explain_shows_an_entry_that_the_caller_has_put_into_best_configs(clock):
+    @disttune.autotune([{"c": 1}, {"c": 2}], lambda x: x, timer=clock)
+    def f(x, c):
+        clock.spend(1)
+        return c
+
+    thing = object()
+    f(1)
+    for key, entry in [(1, {"c": 2}), (2, {"c": 3}), (3, {"c": thing})]:
+        f.best_configs[key] = entry
+        assert f.explain(key).source == "memory"
+        assert f.explain(key).config == entry
+        assert f(key) is entry["c"]
+    assert "c=3" in str(f.explain(2))
+    assert "object object at" in str(f.explain(3))
+
+
+def test_explain_says_what_the_mode_and_the_prune_function_make_of_a_record(clock, monkeypatch):
+    def make(**options):
+        @disttune.autotune(
+            [{"c": c} for c in (3, 1, 2)],
+            lambda x: x,
+            timer=clock,
+            name="f",
+            version="1",
+            **options,
+        )
+        def f(x, c):
+            clock.spend(c)
+            return c
+
+        return f
+
+    assert make()(7) == 1
+    pruned = make(prune_fn=lambda entry, x: entry["c"] != 1)
+    assert pruned.explain(7).config == {"c": 2}
+    assert pruned.explain(7).source == "store"
+    assert pruned(7) == 2
+
+    def broken(entry, x):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        make(prune_fn=broken).explain(7)
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_ALWAYS_TUNE", "1")
+    assert make().explain(7).source == "none"
+    assert "ALWAYS_TUNE" in make().explain(7).miss_reason
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_MODE", "off")
+    off = make().explain(7)
+    assert (off.source, off.config) == ("default", {"c": 3})
+    assert "MODE=off" in str(off)
+
+
+def test_mode_first_takes_the_first_with_a_right_result(clock, monkeypatch):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_MODE", "first")
+
+    @disttune.autotune([{"c": c} for c in (3, 1, 2)], None, timer=clock, check=lambda: 1)
+    def f(c):
+        return c
+
+    assert f() == 1
+
+
 def test_store_and_name_options(clock, tmp_path):
     @disttune.autotune([{"c": 1}], None, timer=clock, store=tmp_path / "mine", name="a/b")
     def f(c):

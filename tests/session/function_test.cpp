@@ -364,6 +364,26 @@ TEST_F(Function, ExplainNamesTheSourceAndTheFieldThatDiffers) {
   EXPECT_NE(miss.differences[0].find("key"), std::string::npos);
 }
 
+TEST_F(Function, ExplainShowsWhatTheCallWouldRun) {
+  scale({{3}, {1}, {2}})(8);
+  const auto pruned = scale({{3}, {1}, {2}}).prune([](const Tile& t, int) { return t.block != 1; });
+  EXPECT_EQ(pruned.explain(8).source, "store");
+  EXPECT_EQ(pruned.explain(8).config->get<int>("BLOCK"), 2);
+  const auto none =
+      scale({{3}, {1}, {2}, {4}}).prune([](const Tile& t, int) { return t.block == 4; });
+  EXPECT_EQ(none.explain(8).source, "none");
+  EXPECT_NE(none.explain(8).miss_reason.find("refused by the prune function"), std::string::npos);
+  set("ALWAYS_TUNE", "1");
+  EXPECT_EQ(scale({{3}, {1}, {2}}).explain(8).source, "none");
+  EXPECT_EQ(scale({{3}, {1}, {2}}).explain(8).miss_reason, "ALWAYS_TUNE is set");
+  set("MODE", "cached");
+  EXPECT_EQ(scale({{3}, {1}, {2}}).explain(8).source, "store") << "nothing is tuned in this mode";
+  set("MODE", "off");
+  EXPECT_EQ(scale({{3}, {1}, {2}}).explain(8).source, "default");
+  EXPECT_EQ(scale({{3}, {1}, {2}}).explain(8).config->get<int>("BLOCK"), 3);
+  EXPECT_NE(scale({{3}, {1}, {2}}).explain(8).miss_reason.find("MODE=off"), std::string::npos);
+}
+
 TEST_F(Function, S19_EqualNamesWithOtherVersionsShareNothing) {
   scale({{3}, {1}})(8);
   runs.clear();

@@ -134,8 +134,9 @@ struct Outcome {
 /// ARCHITECTURE.md "A cold call". Thread-safe.
 [[nodiscard]] Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt);
 /// Where the choice for this call comes from, or why there is none. Reads the store, changes
-/// nothing.
-[[nodiscard]] Explanation explain(const Launcher& launcher, const Call& call);
+/// nothing. `admits` is the attempt's.
+[[nodiscard]] Explanation explain(const Launcher& launcher, const Call& call,
+                                  const std::function<bool(std::size_t)>& admits);
 /// The record for this call, if memory or store has one.
 [[nodiscard]] std::optional<Record> result(const Launcher& launcher, const Call& call);
 /// The folder of the launcher's records (with the store and environment of now).
