@@ -100,13 +100,15 @@ class Listener {
   void note(Level level, std::string_view text) {
     if (text.starts_with(k_prefix)) text.remove_prefix(k_prefix.size());
     if (m_log.write(level, text)) return;
+    const std::string root = m_log.file().parent_path().parent_path().string();
+    if (!first_of(fmt::format("unreadable {}: {}", root, m_log.problem()))) return;  // said already
     // A store that cannot be written is one cause, whichever of its files is met first.
     message(
         Level::warning,
         fmt::format("disttune: cannot write the log {} ({}); tuning goes on without it, and what "
                     "cannot be stored is kept in this process only",
                     m_log.file().string(), m_log.problem()),
-        "store " + m_log.file().parent_path().parent_path().string());
+        "store " + root);
   }
   void show_here(Level level, std::string_view text) {
     if (level < m_shown_from) return;

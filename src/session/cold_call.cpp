@@ -262,13 +262,14 @@ void ColdCall::look_up() {
         kept != m_target.launcher.unstored.end())
       m_lookup.record = kept->second;
   }
-  for (const std::string& note : m_lookup.notes)
-    observe::message(Level::warning, fmt::format("disttune: '{}': {}", spec.name, note), note);
+  for (const store::Note& note : m_lookup.notes)
+    observe::message(Level::warning, fmt::format("disttune: '{}': {}", spec.name, note.text),
+                     note.cause);
   m_miss_reason = m_lookup.reason;
   const auto& env = m_target.settings.environment;
   if (!m_lookup.record) return;
   if (env.always_tune && env.mode == Mode::tune) {
-    m_miss_reason = "ALWAYS_TUNE is set";
+    m_miss_reason = k_always_tune;
     return;
   }
   m_stored = choose(*m_lookup.record, m_target.deps, m_target.settings, m_field, m_miss_reason);

@@ -64,9 +64,12 @@ void take(Record record, const fs::path& file, bool layer, Lookup& out) {
 void load_from(const fs::path& file, const RecordKey& key, bool layer, Lookup& out) {
   // Before the record: whoever merges writes the record first and removes these afterwards, so in
   // this order nothing can slip through between the two.
-  std::vector<Beside> beside = read_beside(file, key, out.notes);
+  std::vector<std::string> notes;
+  std::vector<Beside> beside = read_beside(file, key, notes);
+  for (const std::string& note : notes) out.notes.push_back({note, note});
   Reading reading = read_record_file(file, key);
   std::string problem;
+  std::string cause;
   switch (reading.condition) {
     case Condition::good:
       take(std::move(*reading.record), file, layer, out);
@@ -81,11 +84,16 @@ void load_from(const fs::path& file, const RecordKey& key, bool layer, Lookup& o
       break;
     case Condition::unreadable:
       problem = "cannot be read: " + reading.reason;
+      // One cause, whichever of the root's files is met first; the log (observe.cpp) has it too.
+      cause = fmt::format("unreadable {}: {}", file.parent_path().parent_path().string(),
+                          reading.reason);
       break;
   }
   for (Beside& b : beside) take(std::move(b.record), file, layer, out);
   if (problem.empty()) return;
-  out.notes.push_back(fmt::format("{}: {}", file.string(), problem));
+  std::string text = fmt::format("{}: {}", file.string(), problem);
+  if (cause.empty()) cause = text;
+  out.notes.push_back({std::move(text), std::move(cause)});
   if (out.reason.empty()) out.reason = std::move(problem);
 }
 

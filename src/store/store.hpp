@@ -14,13 +14,19 @@
 
 namespace disttune::store {
 
+/// Something that people should hear of.
+struct Note {
+  std::string text;
+  std::string cause;  ///< notes of an equal one are said once
+};
+
 /// What a look-up found.
 struct Lookup {
   std::optional<Record> record;
   std::filesystem::path file;  ///< where it lies, or would lie in the root
   bool from_layer = false;
-  std::string reason;  ///< why there is none ("no record", "damaged: …, moved to …")
-  std::vector<std::string> notes;  ///< what else happened, for the log (files moved aside …)
+  std::string reason;       ///< why there is none ("no record", "damaged: …, moved to …")
+  std::vector<Note> notes;  ///< what else happened (files moved aside …)
 };
 struct Saved {
   std::filesystem::path file;  ///< empty: could not be stored

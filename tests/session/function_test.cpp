@@ -338,6 +338,18 @@ TEST_F(Function, S30_AStoreThatCannotBeWrittenLosesNothingInTheProcess) {
   std::filesystem::remove(root);
 }
 
+TEST_F(Function, AStoreThatCannotBeReadIsOneWarning) {
+  set("HOME", (root / std::string(300, 'x')).string());  // no file system has such names
+  const Warnings heard;
+  for (const std::string name : {"scale", "other"}) {
+    const auto tuned = scale({{3}, {1}}, name);
+    for (const int n : {8, 9}) tuned(n);
+  }
+  EXPECT_EQ(heard.with("cannot be read"), 1u);
+  EXPECT_EQ(heard.with("cannot write the log"), 0u);
+  EXPECT_LE(heard.with(""), 2u) << "the other one: what is tuned stays in memory";
+}
+
 TEST_F(Function, S68_TheRecordSaysHowItWasTuned) {
   const auto tuned = scale({{3}, {1}}).warmup(2).repeat(4);
   tuned(8);

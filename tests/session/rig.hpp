@@ -25,6 +25,30 @@ struct Tile {
   static constexpr auto tuned = disttune::fields(disttune::field("BLOCK", &Tile::block));
 };
 
+/// Warnings while it lives.
+class Warnings {
+ public:
+  Warnings() : m_ear(std::make_shared<Ear>()), m_token(add_observer(m_ear)) {}
+  ~Warnings() { remove_observer(m_token); }
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+  [[nodiscard]] std::size_t with(const std::string& part) const {
+    return static_cast<std::size_t>(
+        std::count_if(m_ear->texts.begin(), m_ear->texts.end(),
+                      [&](const std::string& t) { return t.find(part) != std::string::npos; }));
+  }
+
+ private:
+  struct Ear : Observer {
+    void message(const Message& m) noexcept override {
+      if (m.level == Level::warning) texts.emplace_back(m.text);
+    }
+    std::vector<std::string> texts;
+  };
+  std::shared_ptr<Ear> m_ear;
+  std::uint64_t m_token;
+};
+
 /// A fresh folder and a clean environment for each test.
 class Session : public ::testing::Test {
  protected:

@@ -341,7 +341,7 @@ TEST_F(StoreTest, LayerServesWhereTheRootIsDamaged) {
   EXPECT_TRUE(found.record.has_value());
   EXPECT_TRUE(found.from_layer);
   ASSERT_EQ(found.notes.size(), 1U);
-  EXPECT_NE(found.notes[0].find("damaged"), std::string::npos);
+  EXPECT_NE(found.notes[0].text.find("damaged"), std::string::npos);
 }
 
 TEST_F(StoreTest, MemoryOnlyStoreMayHaveLayers) {
