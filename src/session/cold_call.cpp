@@ -101,6 +101,7 @@ detail::Outcome ColdCall::decide_alone() {
   if (m_field.open().size() == m_field.size()) m_field.prune(m_attempt);
   if (m_field.open().empty()) nothing_works();
   if (mode == Mode::first) return first_that_works();
+  if (!m_incumbent) m_incumbent = earlier_winner();
   read_remains();
   leave_out_crashed();
   resume_alone();
@@ -171,6 +172,14 @@ std::optional<std::size_t> ColdCall::best_stored() const {
   const auto at =
       std::ranges::find_if(m_stored->ranking, [&](std::size_t i) { return m_field.is_open(i); });
   return at == m_stored->ranking.end() ? std::nullopt : std::optional(*at);
+}
+
+/// The winner of the record's newest tuning, where a key is tuned anew.
+std::optional<std::size_t> ColdCall::earlier_winner() const {
+  if (!m_lookup.record || m_lookup.record->tunings.empty()) return std::nullopt;
+  const auto& winner = m_lookup.record->tunings.front().winner;
+  const auto at = winner ? m_field.find(*winner) : std::nullopt;
+  return at && m_field.is_open(*at) ? at : std::nullopt;
 }
 
 /// What this rank could hand on: its record with the one tuning that serves it here, since the

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agree/agreement.hpp"
 #include "disttune/detail/attempt.hpp"
@@ -43,6 +44,8 @@ class ColdCall {
  private:
   void look_up();
   [[nodiscard]] std::optional<std::size_t> stored_winner();
+  [[nodiscard]] std::optional<std::size_t> earlier_winner() const;
+  void warn_of_versions(const std::vector<std::string>& differences) const;
   [[nodiscard]] detail::Outcome decide_alone();
   [[nodiscard]] detail::Outcome decide_together();
   [[nodiscard]] detail::Outcome miss_without_tuning();
