@@ -287,38 +287,46 @@ void ColdCall::look_up() {
 /// The record's best candidate that passes prune_fn. Nothing: tune what is open in the field then.
 std::optional<std::size_t> ColdCall::stored_winner() {
   if (!m_stored) return std::nullopt;
-  const auto& spec = m_target.launcher.spec;
   const auto winner = std::ranges::find_if(
       m_stored->ranking, [&](std::size_t i) { return m_attempt.admits(m_field.space_index(i)); });
   if (winner == m_stored->ranking.end()) {
-    m_miss_reason = "every valid candidate of the record is refused by the prune function now";
+    m_miss_reason = k_all_refused;
     m_stored.reset();
     return std::nullopt;
   }
-  if (!m_stored->differences.empty())
-    observe::message(
-        Level::warning,
-        fmt::format(
-            "disttune: '{}': the stored choice was tuned under other versions ({}); it is used all "
-            "the same (VERSION_CHECK=1 tunes again): {}",
-            spec.name, fmt::join(m_stored->differences, "; "), m_lookup.file.string()),
-        fmt::format("deps {}", m_lookup.file.string()));
-  if (m_target.settings.environment.mode != Mode::tune) return *winner;
-
-  std::vector<std::size_t> fresh;
-  for (const std::size_t i : m_stored->unknown) {
-    if (m_attempt.admits(m_field.space_index(i)))
-      fresh.push_back(i);
-    else
-      m_field.end(i, Status::pruned, "refused by the prune function");
+  std::vector<std::size_t> fresh, refused;
+  if (m_target.settings.environment.mode == Mode::tune)
+    for (const std::size_t i : m_stored->unknown)
+      (m_attempt.admits(m_field.space_index(i)) ? fresh : refused).push_back(i);
+  if (fresh.empty()) {
+    warn_of_versions(m_stored->differences);
+    return *winner;
   }
-  if (fresh.empty()) return *winner;
   m_incumbent = *winner;
   m_miss_reason =
-      fmt::format("{} of {} candidates are not in the record; they are measured against its best",
-                  fresh.size(), m_field.size());
+      fmt::format("{} of {} candidates are not in the record", fresh.size(), m_field.size());
+  if (!m_stored->differences.empty()) {
+    // Samples of other versions would count as those of this one: all are measured anew.
+    m_miss_reason += fmt::format(", which was tuned under other versions ({})",
+                                 fmt::join(m_stored->differences, "; "));
+    return std::nullopt;
+  }
+  m_miss_reason += "; they are measured against its best";
+  for (const std::size_t i : refused)
+    m_field.end(i, Status::pruned, "refused by the prune function");
   open_for_tuning();
   return std::nullopt;
+}
+
+void ColdCall::warn_of_versions(const std::vector<std::string>& differences) const {
+  if (differences.empty()) return;
+  observe::message(
+      Level::warning,
+      fmt::format(
+          "disttune: '{}': the stored choice was tuned under other versions ({}); it is used all "
+          "the same (VERSION_CHECK=1 tunes again): {}",
+          m_target.launcher.spec.name, fmt::join(differences, "; "), m_lookup.file.string()),
+      fmt::format("deps {}", m_lookup.file.string()));
 }
 
 /// An incremental tuning: the record's candidates keep what is known of them, except its best,

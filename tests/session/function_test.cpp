@@ -222,6 +222,42 @@ TEST_F(Function, S21_ANewCandidateIsMeasuredAgainstTheBestOfTheOld) {
   EXPECT_EQ(runs[0].first, 1);
 }
 
+TEST_F(Function, SamplesOfOtherVersionsAreNoPartOfATuning) {
+  std::string version = "1.0";
+  detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
+  scale({{3}, {2}})(8);
+  version = "2.0";
+  runs.clear();
+  const auto tuned =
+      scale({{3}, {2}, {4}, {1}}).prune([](const Tile& t, int) { return t.block != 4; });
+  tuned(8);
+  for (const int block : {3, 2}) EXPECT_EQ(runs_of(block), 15u);
+  EXPECT_EQ(runs_of(4), 0u);
+  EXPECT_EQ(runs_of(1), 15 + 1u);
+  const auto record = tuned.result(8);
+  ASSERT_EQ(record->tunings.size(), 2u);
+  EXPECT_EQ(record->tunings[1].candidates.size(), 2u);
+  detail::set_software_provider({});
+}
+
+TEST_F(Function, ATieGoesToTheEarlierWinnerWhereAKeyIsTunedAnew) {
+  std::string version = "1.0";
+  detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
+  scale({{1}, {2}, {3}}).prune([](const Tile& t, int) { return t.block == 3; })(8);
+  cost = [](int) { return 1000; };
+  set("ALWAYS_TUNE", "1");
+  scale({{1}, {2}, {3}})(8);
+  EXPECT_EQ(runs.back().first, 3);
+  unset("ALWAYS_TUNE");
+  set("VERSION_CHECK", "1");
+  version = "2.0";
+  runs.clear();
+  scale({{1}, {2}, {3}})(8);
+  EXPECT_EQ(runs.size(), 3 * 15 + 1u);
+  EXPECT_EQ(runs.back().first, 3);
+  detail::set_software_provider({});
+}
+
 TEST_F(Function, AStoredWinnerThatLeftTheListGivesWayToTheNextBest) {
   scale({{3}, {1}, {2}})(8);
   runs.clear();
