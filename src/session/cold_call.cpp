@@ -203,6 +203,8 @@ detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
   m_stored = choose(record, record.tunings.front().deps, m_target.settings, m_field, why);
   const auto best = m_stored ? best_stored() : std::nullopt;
   if (!best) throw Error(fmt::format("disttune: the adopted record does not serve: {}", why));
+  m_stored->differences = store::deps_differences(record.tunings.front().deps, m_target.deps);
+  warn_of_versions(m_stored->differences);
   m_agreement.finish(m_field.config(*best).identity().text());
   if (m_writer && !(agreed.record_everywhere && mine)) save(record);
   return outcome(*best, mine ? "stored" : "adopted");

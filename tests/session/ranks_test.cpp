@@ -57,6 +57,25 @@ class RankSession : public Session {
     return last;
   }
 
+  /// A process that dies while it runs the candidate on rank 1.
+  void leave_crash(const std::string& store, const Value& candidate) {
+    if (const pid_t child = ::fork(); child == 0) {
+      fails = nullptr;
+      testing::Ranks alone(k_ranks);
+      rank_cost = [&](int r, int block) -> std::int64_t {
+        if (r == 1 && to_config(Tile{block}).identity() == candidate) ::_exit(9);
+        return 1000;
+      };
+      for (int r = 0; r < k_ranks; ++r) ranks[static_cast<std::size_t>(r)]->store = store;
+      call({{3}, {1}, {2}}, alone);
+      ::_exit(0);
+    } else {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ASSERT_EQ(WEXITSTATUS(status), 9);
+    }
+  }
+
   std::vector<std::unique_ptr<Rank>> ranks;
   std::function<std::int64_t(int, int)> rank_cost = [](int, int block) { return 1000 * block; };
   std::function<bool(int, int)> fails;
@@ -115,25 +134,23 @@ TEST_F(RankSession, S13_TheTuningOfTheEnvironmentInUseIsAdoptedNotTheNewest) {
   detail::set_software_provider({});
 }
 
+TEST_F(RankSession, ARecordOfOtherVersionsIsAdoptedWithOneWarning) {
+  std::string version = "1";
+  detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
+  for (auto& r : ranks) r->store = ranks[0]->store;
+  testing::Ranks group(k_ranks);
+  call({{3}, {1}}, group);
+  version = "2";
+  for (auto& r : ranks) r->blocks.clear();
+  const Warnings heard;
+  testing::Ranks another(k_ranks);
+  EXPECT_EQ(call({{3}, {1}}, another), std::vector<int>(k_ranks, 1));
+  for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 1u) << "nobody tuned";
+  EXPECT_EQ(heard.with("tuned under other versions (compiler: "), 1u);
+  detail::set_software_provider({});
+}
+
 TEST_F(RankSession, ACrashOnOneRankLeavesTheCandidateOutOnAll) {
-  const auto leave_crash = [&](const std::string& store, const Value& candidate) {
-    if (const pid_t child = ::fork(); child == 0) {
-      // A process that died while it ran the candidate on rank 1.
-      fails = nullptr;
-      testing::Ranks alone(k_ranks);
-      rank_cost = [&](int r, int block) -> std::int64_t {
-        if (r == 1 && to_config(Tile{block}).identity() == candidate) ::_exit(9);
-        return 1000;
-      };
-      for (int r = 0; r < k_ranks; ++r) ranks[static_cast<std::size_t>(r)]->store = store;
-      call({{3}, {1}, {2}}, alone);
-      ::_exit(0);
-    } else {
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      ASSERT_EQ(WEXITSTATUS(status), 9);
-    }
-  };
   leave_crash(ranks[1]->store, to_config(Tile{1}).identity());
   for (auto& r : ranks) r->blocks.clear();
   testing::Ranks group(k_ranks);
