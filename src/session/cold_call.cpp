@@ -204,10 +204,37 @@ detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
   const auto best = m_stored ? best_stored() : std::nullopt;
   if (!best) throw Error(fmt::format("disttune: the adopted record does not serve: {}", why));
   m_stored->differences = store::deps_differences(record.tunings.front().deps, m_target.deps);
+  if (agreed.retry_crashed && holds_crashed()) return retry_crashed(*best);
   warn_of_versions(m_stored->differences);
   m_agreement.finish(m_field.config(*best).identity().text());
   if (m_writer && !(agreed.record_everywhere && mine)) save(record);
   return outcome(*best, mine ? "stored" : "adopted");
+}
+
+/// Whether the adopted tuning has crashed candidates that are open: the same on all ranks.
+bool ColdCall::holds_crashed() const {
+  return m_target.settings.environment.mode == Mode::tune &&
+         std::ranges::any_of(m_stored->tuning.candidates, [&](const CandidateRecord& c) {
+           const auto at = m_field.find(c.config.identity());
+           return c.status == Status::crashed && at && m_field.is_open(*at);
+         });
+}
+
+/// Measures the adopted record's crashed candidates against its best; all candidates anew where it
+/// was tuned under other versions than some rank's.
+detail::Outcome ColdCall::retry_crashed(std::size_t best) {
+  std::int64_t differs[] = {m_stored->differences.empty() ? 0 : 1};
+  m_agreement.unite(differs);
+  m_incumbent = best;
+  m_miss_reason = "RETRY_CRASHED is set, and the record has crashed candidates";
+  if (differs[0] == 0) {
+    for (const CandidateRecord& c : m_stored->tuning.candidates)
+      if (const auto at = m_field.find(c.config.identity());
+          c.status == Status::crashed && at && m_field.is_open(*at))
+        m_stored->unknown.push_back(*at);
+    open_for_tuning();
+  }
+  return tune();
 }
 
 /// Crashed candidates are a union over the ranks; samples come from the lowest rank that has any.
@@ -338,7 +365,7 @@ void ColdCall::open_for_tuning() {
     const auto at = m_field.find(c.config.identity());
     if (!at)
       m_kept.push_back(c);
-    else if (*at != *m_incumbent &&
+    else if (*at != *m_incumbent && m_field.is_open(*at) &&
              std::ranges::find(m_stored->unknown, *at) == m_stored->unknown.end())
       m_field.records()[*at] = c;
   }

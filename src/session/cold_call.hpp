@@ -63,6 +63,8 @@ class ColdCall {
   [[nodiscard]] std::string offered_record() const;
   [[nodiscard]] std::optional<std::size_t> best_stored() const;
   [[nodiscard]] detail::Outcome adopt(const agree::Agreed& agreed);
+  [[nodiscard]] bool holds_crashed() const;
+  [[nodiscard]] detail::Outcome retry_crashed(std::size_t best);
   void share_remains(const agree::Agreed& agreed);
   [[nodiscard]] std::string resumable_text() const;
   [[noreturn]] void nothing_works();

@@ -197,6 +197,50 @@ TEST_F(RankSession, ASettingThatOneRankCannotReadIsToldToTheOthers) {
   }
 }
 
+TEST_F(RankSession, RetryCrashedMeasuresTheRecordsCrashedCandidatesOnAllRanks) {
+  leave_crash(ranks[1]->store, to_config(Tile{1}).identity());
+  const Space<Tile> space{{3}, {1}, {2}};
+  {
+    testing::Ranks group(k_ranks);
+    EXPECT_EQ(call(space, group), std::vector<int>(k_ranks, 2));
+  }
+  std::filesystem::remove_all(ranks[2]->store);
+  set("RETRY_CRASHED", "1");
+  for (auto& r : ranks) r->blocks.clear();
+  {
+    testing::Ranks group(k_ranks);
+    EXPECT_EQ(call(space, group), std::vector<int>(k_ranks, 1));
+    for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  }
+  for (auto& r : ranks) {
+    EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 15 + 1);
+    EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 2), 15);
+    EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 3), 0);
+    r->blocks.clear();
+  }
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call(space, group), std::vector<int>(k_ranks, 1));
+  for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 1u) << "nothing is left to be tried again";
+}
+
+TEST_F(RankSession, RetryCrashedUnderOtherVersionsMeasuresAllAnew) {
+  std::string version = "1";
+  detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
+  leave_crash(ranks[1]->store, to_config(Tile{1}).identity());
+  const Space<Tile> space{{3}, {1}, {2}};
+  {
+    testing::Ranks group(k_ranks);
+    call(space, group);
+  }
+  version = "2";
+  set("RETRY_CRASHED", "1");
+  for (auto& r : ranks) r->blocks.clear();
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call(space, group), std::vector<int>(k_ranks, 1));
+  for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 3 * 15 + 1u);
+  detail::set_software_provider({});
+}
+
 TEST_F(RankSession, UnifyGivesAllRanksTheLowestRanksRecords) {
   rank_cost = [](int r, int block) { return r == block - 1 ? 1000 : 9000; };
   for (const int n : {8, 9})
