@@ -2,6 +2,7 @@
 #include <bit>
 #include <string>
 
+#include "big_int.hpp"
 #include "describe.hpp"
 #include "describe_registry.hpp"
 
@@ -53,7 +54,7 @@ Ref read_object(CompactCursor& cursor, std::string_view all) {
     case 'i':
       return checked(PyLong_FromLongLong(cursor.word<std::int64_t>()));
     case 'I':
-      return checked(PyLong_FromString(std::string(cursor.text()).c_str(), nullptr, 10));
+      return int_of(cursor.text());
     case 'f':
       return checked(PyFloat_FromDouble(std::bit_cast<double>(cursor.word<std::uint64_t>())));
     case 's':

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "big_int.hpp"
 #include "describe_registry.hpp"
 
 namespace disttune::python {
@@ -58,12 +59,7 @@ bool Describer::describe_int(PyObject* object) {
     m_out.put_word('i', static_cast<std::int64_t>(number));
     return true;
   }
-  const Ref digits = Ref::steal(PyLong_Type.tp_repr(object));
-  if (!digits) {
-    PyErr_Clear();
-    return refuse(object, "more digits than sys.get_int_max_str_digits() allows");
-  }
-  m_out.put_text('I', utf8(digits.get()));
+  m_out.put_text('I', decimal_of(object));
   return true;
 }
 

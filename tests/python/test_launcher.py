@@ -175,6 +175,15 @@ def test_a_declared_key_says_what_is_wrong():
         f(3)
 
 
+def test_an_int_of_any_size_is_a_key(clock):
+    f = make(key_fn=lambda x, n=0: x, clock=clock)
+    for key in (10**5000, -(10**5000) - 1, 7**20000):
+        f(key)
+        assert key in f.best_configs
+        assert f.result(key).key == key
+    assert list(f.best_configs) == [10**5000, -(10**5000) - 1, 7**20000]
+
+
 # ---- call keywords ------------------------------------------------------------------------------
 
 

@@ -79,6 +79,17 @@ def test_plain_kinds(value, wanted):
     assert again.text == wanted
 
 
+def test_ints_of_any_size_are_decimal():
+    wanted = {
+        10**5000: "1" + "0" * 5000,
+        -(10**5000 - 1): "-" + "9" * 5000,
+        10**20000 + 7 * 10**640: "1" + "0" * 19359 + "7" + "0" * 640,
+    }
+    for value, decimal in wanted.items():
+        assert text(value) == decimal
+        assert disttune.parse(decimal).python() == value
+
+
 @pytest.mark.parametrize(
     "value",
     [
