@@ -53,7 +53,7 @@ void run_contextual(const std::string& name, const ContextualOptions& options,
 
 /// The same for a caller that runs the first pass himself and needs this only where that pass met
 /// something to tune. In the order `pass` (handed to the first pass's launches), `complete`; or
-/// `abandon` where the first pass threw.
+/// `abandon` where the first pass threw, unless `settled_by_complete`.
 class ContextualCall {
  public:
   ContextualCall(std::string name, ContextualOptions options, ContextDecided decided = {});
@@ -66,6 +66,9 @@ class ContextualCall {
   void complete(const std::function<void(Pass&)>& outer);
   /// Tells the other ranks that this one's call has ended.
   void abandon(std::string_view why) noexcept;
+  /// Whether the first pass threw over a kernel that has nothing left to run on this rank of a
+  /// group: then not `abandon` but `complete`, which throws NoValidConfig on all ranks.
+  [[nodiscard]] bool settled_by_complete();
   /// A line of the front end's own in the log. From any thread.
   void note(std::string_view line) noexcept;
 

@@ -183,8 +183,10 @@ class ContextualAutoTuner:
             try:
                 result = self.fn(*args, **kwargs)
             except BaseException as error:
-                self._failed(error, seat)
-                raise
+                if not _settled_by_ranks(error):
+                    self._failed(error, seat)
+                    raise
+                result = None
             if made_call[0] is None:
                 return result
             return made_call[0].complete(functools.partial(self.fn, *args, **kwargs), result)
@@ -212,6 +214,20 @@ class ContextualAutoTuner:
                 "or use is_dist=False"
             )
         return None if group is LOCAL else resolve_group(group)
+
+
+def _settled_by_ranks(error: BaseException) -> bool:
+    """Whether what the first pass raised comes of a kernel for which nothing works on this rank.
+
+    Then the ranks end the call together, with the same error.
+    """
+    call = made_call[0]
+    return (
+        call is not None
+        and isinstance(error, Exception)
+        and not isinstance(error, _core.DeviceLost)
+        and call.settled_by_complete()
+    )
 
 
 def _distributed_is_ready() -> bool:

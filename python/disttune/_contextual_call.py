@@ -196,6 +196,10 @@ class ContextualCall:
         elif self.seat is not None:
             _core.abandon_call(self.seat, f"{type(error).__name__}: {error}")
 
+    def settled_by_complete(self) -> bool:
+        """Whether `complete` raises on all ranks what the first pass broke on here."""
+        return self._core is not None and bool(self._core.settled_by_complete())
+
     def complete(self, outer: Callable[[], Any], first: Any) -> Any:
         """Run the other passes, where the first met something to tune; return the last result."""
         if self._core is None:

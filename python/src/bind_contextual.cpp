@@ -79,6 +79,11 @@ class Contextual {
     m_call.abandon(why);
   }
 
+  bool settled_by_complete() {
+    const NoGil released;
+    return m_call.settled_by_complete();
+  }
+
   void note(const std::string& line) {
     const NoGil released;
     m_call.note(line);
@@ -151,6 +156,10 @@ void bind_contextual(nb::module_& m) {
            "After the first pass: run `outer()` until no kernel is left to tune, then once more.")
       .def("abandon", &Contextual::abandon, nb::arg("why"),
            "The first pass raised: tell the other ranks.")
+      .def(
+          "settled_by_complete", &Contextual::settled_by_complete,
+          "Whether the first pass raised over a kernel with nothing left to run on this rank: then "
+          "`complete` raises NoValidConfig on all ranks.")
       .def("note", &Contextual::note, nb::arg("line"), "Add a line to the log.");
   m.def("make_contextual", &make_contextual, nb::rv_policy::take_ownership, nb::arg("name"),
         nb::kw_only(), nb::arg("n_warmup"), nb::arg("n_repeat"), nb::arg("group").none(),

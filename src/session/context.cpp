@@ -34,7 +34,8 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_field(kernel.spec().candidates),
       m_reasons(m_field.size()) {
   m_field.prune(attempt);
-  if (m_field.open().empty()) throw NoValidConfig(m_field.failure_text(kernel.spec().name));
+  if (m_field.open().empty() && agreement.alone())
+    throw NoValidConfig(m_field.failure_text(kernel.spec().name));
   hold(attempt.held());
   hold(stored);
   if (agreement.alone() && m_held) {
@@ -192,7 +193,8 @@ void Context::run_stand_in(detail::Attempt& attempt) {
   }
   for (std::size_t i = 0; i < m_field.size(); ++i)
     if (m_field.is_open(i)) m_field.end(i, Status::launch_failed, m_reasons[i]);
-  throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
+  m_stuck = m_field.failure_text(m_kernel.spec().name);
+  throw NoValidConfig(m_stuck);
 }
 
 /// Nothing launches candidate `i` on this rank any more. Before the vote that is all that peers
@@ -354,16 +356,13 @@ bool Context::starved() {
   return true;
 }
 
-Value Context::agreed_part() const {
-  std::vector<Value> candidates;
+Value Context::candidates() const {
+  std::vector<Value> out;
   if (m_phase == Phase::found)
     for (std::size_t i = 0; i < m_field.size(); ++i)
       if (m_field.records()[i].status != Status::pruned)
-        candidates.push_back(m_field.config(i).identity());
-  return Value::dict({{Value("candidates"), Value::list(candidates)},
-                      {Value("kernel"), Value(m_kernel.spec().name)},
-                      {Value("key"), m_key},
-                      {Value("launches"), Value(m_launches)}});
+        out.push_back(m_field.config(i).identity());
+  return Value::list(out);
 }
 
 TuningRecord Context::tuning_record() const {

@@ -69,8 +69,12 @@ class Context {
   [[nodiscard]] TuningRecord tuning_record() const;
   [[nodiscard]] const detail::Launcher& kernel() const noexcept { return m_kernel; }
   [[nodiscard]] const Value& key() const noexcept { return m_key; }
-  /// What ranks must have in common after a pass: name, key, candidates, launches.
-  [[nodiscard]] Value agreed_part() const;
+  [[nodiscard]] std::size_t launches() const noexcept { return m_launches; }  ///< in this pass
+  /// The identities of those that can be launched, in order, until the first vote; empty
+  /// afterwards.
+  [[nodiscard]] Value candidates() const;
+  /// Why a launch on this rank found nothing to run; empty: none did.
+  [[nodiscard]] const std::string& stuck() const noexcept { return m_stuck; }
   void next_pass() noexcept;
 
  private:
@@ -116,6 +120,7 @@ class Context {
   bool m_settled_alone = false;
   bool m_told = false;         ///< the front knows of the decision, in this pass
   std::size_t m_launches = 0;  ///< in this pass
+  std::string m_stuck;
   bool m_progress = true;
   int m_idle_passes = 0;
 };

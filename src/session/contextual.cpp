@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agree/agreement.hpp"
+#include "agree/digest.hpp"
 #include "observe/context_log.hpp"
 #include "observe/observe.hpp"
 #include "session/context.hpp"
@@ -111,6 +112,8 @@ struct ContextualCall::Impl final : Pass {
 
   // ---- passes
   void run_pass(const std::function<void(Pass&)>& outer);
+  [[nodiscard]] std::string stuck();
+  [[nodiscard]] bool settled_between_passes(const std::exception& error);
   void complete(const std::function<void(Pass&)>& outer);
   void tune(const std::function<void(Pass&)>& outer);
   void announce_failure(std::string_view why) noexcept;
@@ -120,9 +123,10 @@ struct ContextualCall::Impl final : Pass {
   [[nodiscard]] bool between_passes();
   void settle_what_all_hold();
   void shake_hands();
-  void agree_on_launches();
+  void agree_on_pass();
+  void name_what_differs(std::size_t part);
+  [[nodiscard]] std::vector<std::pair<std::string, Value>> launched() const;
   void publish();
-  [[nodiscard]] Value found_parts() const;
   [[nodiscard]] std::string decision_text() const;
   void warn_starved(const Context& context) const;
 
@@ -230,6 +234,22 @@ void ContextualCall::Impl::run_pass(const std::function<void(Pass&)>& outer) {
   outer(*this);
 }
 
+/// Why a kernel of the last pass had nothing left to run on this rank; empty: none had.
+std::string ContextualCall::Impl::stuck() {
+  const std::lock_guard lock(mutex);
+  if (!tools || tools->agreement.alone()) return {};
+  for (const auto& f : contexts)
+    if (!f->context.stuck().empty())
+      return fmt::format("{}\n  (on rank {})", f->context.stuck(), tools->agreement.rank());
+  return {};
+}
+
+/// With ranks "nothing works" is found on agreed data, and the same everywhere: what it made of the
+/// outer function on this rank is not told.
+bool ContextualCall::Impl::settled_between_passes(const std::exception& error) {
+  return dynamic_cast<const DeviceLost*>(&error) == nullptr && !stuck().empty();
+}
+
 void ContextualCall::Impl::announce_failure(std::string_view why) noexcept {
   if (tools)
     tools->agreement.abandon(why);
@@ -246,10 +266,15 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
   turn = DeviceTurn::take(*contexts.front()->stream.device, true, tools->agreement.alone());
   take_stock();
   if (!tools->agreement.alone()) shake_hands();
+  agree_on_pass();
   while (between_passes()) {
-    run_pass(outer);
+    try {
+      run_pass(outer);
+    } catch (const std::exception& e) {
+      if (!settled_between_passes(e)) throw;
+    }
     take_stock();
-    agree_on_launches();
+    agree_on_pass();
   }
   tools->agreement.finish(decision_text());
   publish();
@@ -321,21 +346,65 @@ void ContextualCall::Impl::shake_hands() {
                               {Value("n_warmup"), Value(s.warmup)},
                               {Value("persist"), Value(options.persist)},
                               {Value("strategy"), Value(s.strategy)}});
-  hello.candidates = found_parts();
   if (contexts.front()->kept) hello.store_id = contexts.front()->kept->store_id();
   writer = tools->agreement.handshake(hello).writer;
 }
 
-/// Different launches on ranks are the same error everywhere, with the counts.
-void ContextualCall::Impl::agree_on_launches() {
-  tools->agreement.same(fmt::format("launches of tuned kernels in a pass of '{}'", name),
-                        found_parts());
+/// One MAX after each pass: whether a rank is stuck, and whether all have launched the same. Both
+/// end the call alike on all ranks.
+void ContextualCall::Impl::agree_on_pass() {
+  agree::Agreement& a = tools->agreement;
+  if (a.alone()) return;
+  std::string why = stuck();
+  std::vector<std::int64_t> words{why.empty() ? 0 : a.size() - a.rank()};
+  const auto parts = launched();
+  for (const auto& [what, value] : parts) {
+    words.push_back(agree::digest(value.text()));
+    words.push_back(~words.back());
+  }
+  a.reduce_words(words, "pass");
+  if (words[0] > 0) {
+    a.broadcast(why, a.size() - static_cast<int>(words[0]));
+    a.ended_alike();
+    throw NoValidConfig(why);
+  }
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    if (words[1 + 2 * k] != ~words[2 + 2 * k]) name_what_differs(k);
 }
 
-Value ContextualCall::Impl::found_parts() const {
-  std::vector<Value> parts;
-  for (const auto& f : contexts) parts.push_back(f->context.agreed_part());
-  return Value::list(parts);
+/// What ranks must have in common after a pass, each with its name; what comes later in the list
+/// can be told apart only where all before it is equal.
+std::vector<std::pair<std::string, Value>> ContextualCall::Impl::launched() const {
+  std::vector<Value> names;
+  std::vector<Value> keys;
+  std::vector<std::pair<Value, Value>> launches;
+  std::vector<Value> candidates;
+  std::map<std::string, int> met;
+  for (const auto& f : contexts) {
+    const std::string& kernel = f->context.kernel().spec().name;
+    std::string place = fmt::format("{} {}", kernel, f->context.key().text());
+    if (const int n = ++met[place]; n > 1) place += fmt::format(" #{}", n);  // of one name, or key
+    if (std::ranges::find(names, Value(kernel)) == names.end()) names.emplace_back(kernel);
+    keys.emplace_back(place);
+    launches.emplace_back(Value(place), Value(f->context.launches()));
+    candidates.push_back(f->context.candidates());
+  }
+  return {
+      {fmt::format("tuned kernels launched in a pass of '{}'", name), Value::list(names)},
+      {fmt::format("keys of tuned kernels launched in a pass of '{}'", name), Value::list(keys)},
+      {fmt::format("number of launches of each tuned kernel and key in a pass of '{}'", name),
+       Value::dict(std::move(launches))},
+      {"candidates", Value::list(candidates)}};
+}
+
+void ContextualCall::Impl::name_what_differs(std::size_t part) {
+  const auto parts = launched();
+  if (part + 1 < parts.size()) return tools->agreement.same(parts[part].first, parts[part].second);
+  for (const auto& f : contexts)
+    if (f->context.just_found())
+      tools->agreement.same(fmt::format("candidates of kernel '{}' with key {}",
+                                        f->context.kernel().spec().name, f->context.key().text()),
+                            f->context.candidates());
 }
 
 void ContextualCall::Impl::warn_starved(const Context& c) const {
@@ -372,6 +441,7 @@ ContextualCall::~ContextualCall() = default;
 Pass& ContextualCall::pass() noexcept { return *m_impl; }
 void ContextualCall::complete(const std::function<void(Pass&)>& outer) { m_impl->complete(outer); }
 void ContextualCall::abandon(std::string_view why) noexcept { m_impl->announce_failure(why); }
+bool ContextualCall::settled_by_complete() { return !m_impl->stuck().empty(); }
 void ContextualCall::note(std::string_view line) noexcept {
   const std::lock_guard lock(m_impl->mutex);
   if (m_impl->tools) m_impl->tools->log.line(line);
@@ -384,8 +454,10 @@ void run_contextual(const std::string& name, const ContextualOptions& options,
   try {
     call.m_impl->run_pass(outer);
   } catch (const std::exception& e) {
-    call.abandon(e.what());
-    throw;
+    if (!call.m_impl->settled_between_passes(e)) {
+      call.abandon(e.what());
+      throw;
+    }
   } catch (...) {
     call.abandon("interrupted");
     throw;

@@ -500,6 +500,52 @@ TEST_F(ContextualRanks, AFailureInATimedRunEndsTheCandidateAndKeepsTheRanksToget
   EXPECT_EQ(at(0).passes, at(1).passes);
 }
 
+TEST_F(ContextualRanks, WhereNothingWorksAllRanksSaySoAndTheGroupGoesOn) {
+  // On every rank, on one of two only, and each candidate on another rank; untimed and timed.
+  const std::vector<std::function<bool(int, int)>> ways{
+      [](int, int) { return true; },
+      [](int r, int) { return r == 1; },
+      [](int r, int block) { return (r == 0) == (block == 1); },
+  };
+  int n = 0;
+  for (const auto& way : ways)
+    for (const int from : {1, 2, 4}) {
+      const std::string name = "k" + std::to_string(++n);
+      std::array<std::map<int, int>, k_ranks> counts;
+      fails = [&](int r, const std::string& kernel, int block) {
+        auto& mine = counts[static_cast<std::size_t>(r)][block];
+        return kernel == name && ++mine >= from && way(r, block);
+      };
+      const auto errors = group.run([&](ProcessGroup& g) {
+        const auto k = kernel(g.rank(), name, tiles({1, 2}));
+        const auto step = contextual("step", options(g), [&] { k(1); });
+        EXPECT_THROW(step(), NoValidConfig) << name;
+        const auto next = kernel(g.rank(), "next" + name, tiles({1, 2}));
+        const auto good = contextual("good", options(g), [&] { next(1); });
+        good();
+      });
+      for (const auto& e : errors) EXPECT_EQ(testing::what(e), "") << name;
+    }
+}
+
+TEST_F(ContextualRanks, WhereNothingWorksTheOuterFunctionsOwnErrorIsNotTold) {
+  fails = [](int r, const std::string&, int) { return r == 1; };
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] {
+      try {
+        k(1);
+      } catch (const Error&) {
+        throw std::domain_error("made of it");
+      }
+    });
+    step();
+  });
+  EXPECT_NE(testing::what(errors[0]).find("no valid configuration for 'k'"), std::string::npos);
+  EXPECT_NE(testing::what(errors[0]).find("on rank 1"), std::string::npos);
+  EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+}
+
 TEST_F(ContextualRanks, DifferentLaunchesAreTheSameErrorEverywhere) {
   const auto errors = group.run([&](ProcessGroup& g) {
     const auto k = kernel(g.rank(), "k", tiles({1, 2}));
@@ -521,6 +567,56 @@ TEST_F(ContextualRanks, DifferentKernelsAreTheSameErrorEverywhere) {
   });
   EXPECT_NE(testing::what(errors[0]).find("gemm"), std::string::npos);
   EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+}
+
+TEST_F(ContextualRanks, DifferentFirstRunsAreNamedByWhatDiffers) {
+  using Outer = std::function<void()>;
+  using Step = std::function<void(const Outer&)>;
+  const auto said = [&](const std::function<void(int, const Step&)>& body) {
+    const auto errors = group.run([&](ProcessGroup& g) {
+      body(g.rank(), [&](const Outer& outer) { contextual("step", options(g), outer)(); });
+    });
+    EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+    return testing::what(errors[0]);
+  };
+  const auto expect = [](const std::string& text, std::string_view part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const auto times = said([&](int r, const Step& step) {
+    const auto k = kernel(r, "k", tiles({1, 2}));
+    step([&] {
+      for (int i = 0; i <= r; ++i) k(7);
+    });
+  });
+  expect(times, "number of launches of each tuned kernel and key in a pass of 'step'");
+  expect(times, "\"k 7\": 1 | 2");
+  const auto keys = said([&](int r, const Step& step) {
+    const auto k = kernel(r, "k", tiles({1, 2}));
+    step([&] { k(7 + r); });
+  });
+  expect(keys, "keys of tuned kernels");
+  expect(keys, "only in the first: \"k 7\"; only in the second: \"k 8\"");
+  const auto names = said([&](int r, const Step& step) {
+    const auto k = kernel(r, r == 0 ? "gemm" : "norm", tiles({1, 2}));
+    step([&] { k(7); });
+  });
+  expect(names, "tuned kernels launched in a pass of 'step'");
+  expect(names, "only in the first: \"gemm\"; only in the second: \"norm\"");
+  const auto space = said([&](int r, const Step& step) {
+    const auto other = kernel(r, "a", tiles({1, 2}));
+    const auto k = kernel(r, "k", r == 0 ? tiles({1, 2}) : tiles({1, 2, 3}));
+    step([&] {
+      other(7);
+      k(7);
+    });
+  });
+  expect(space, "candidates of kernel 'k' with key 7");
+  expect(space, "their entries, 2 | 3; only in the second: ");
+  const auto order = said([&](int r, const Step& step) {
+    const auto k = kernel(r, "k", r == 0 ? tiles({1, 2}) : tiles({2, 1}));
+    step([&] { k(7); });
+  });
+  expect(order, "the same entries in another order");
 }
 
 TEST_F(ContextualRanks, AnExceptionOnOneRankReachesTheOthersAndWarmCallsGoOn) {
