@@ -117,7 +117,10 @@ void Context::take_step(const detail::Call& call, detail::Attempt& attempt) {
       break;
     }
     if (step->timed) ++m_timed_steps;
-    if (m_tuning->failed(*step)) break;
+    if (m_tuning->failed(*step)) {
+      m_moved = true;
+      break;
+    }
     if (run_step(*step, call, attempt)) return;
     if (!m_agreement.alone()) break;
   }
@@ -149,12 +152,16 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
       run_untimed(i, attempt);
       m_log.line(line_about(i) + " untimed");
     }
-    if (blocked()) m_tuning->put_back();
+    if (blocked())
+      m_tuning->put_back();
+    else
+      m_moved = true;
     return true;
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& e) {
     m_tuning->finish(step, core::sample_of(measure::failure_of("launch", e).status));
+    m_moved = true;
     failed(i, e);
     return false;
   }
@@ -168,11 +175,15 @@ void Context::first_run(detail::Attempt& attempt) {
   try {
     run_untimed(i, attempt);
     m_log.line(line_about(i) + " untimed");
-    if (!blocked()) ++m_next_first_run;
+    if (!blocked()) {
+      ++m_next_first_run;
+      m_moved = true;
+    }
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& e) {
     ++m_next_first_run;
+    m_moved = true;
     failed(i, e);
     run_stand_in(attempt);
   }
@@ -266,7 +277,7 @@ void Context::vote() {
     m_agreement.ended_alike();
     throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
   }
-  m_progress = true;
+  m_progress = m_moved = true;
   if (m_phase == Phase::found && !m_compiled_ahead && m_settings.warmup > 0) {
     m_phase = Phase::first_runs;
     m_who = m_field.open();
@@ -318,7 +329,7 @@ void Context::reduce_and_advance() {
   for (auto& [stream, timed] : m_watches)
     timed.watch->weaken(static_cast<core::TimingMode>(m_tuning->mode()));
   m_tuning->advance();
-  m_progress = true;
+  m_progress = m_moved = true;
   if (m_tuning->decided()) conclude();
 }
 
@@ -350,10 +361,19 @@ void Context::conclude() {
 
 bool Context::starved() {
   m_idle_passes = std::exchange(m_progress, false) ? 0 : m_idle_passes + 1;
-  if (m_idle_passes < 3) return false;
+  if (m_idle_passes < k_idle_passes) return false;
+  give_up();
+  return true;
+}
+
+void Context::give_up() {
   m_phase = Phase::given_up;
   m_watches.clear();
-  return true;
+}
+
+bool Context::moved() noexcept {
+  const bool first = !std::exchange(m_seen_before, true);
+  return std::exchange(m_moved, false) && !first;
 }
 
 Value Context::candidates() const {

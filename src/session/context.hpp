@@ -21,6 +21,9 @@
 
 namespace disttune::session {
 
+/// What makes no progress for so many passes in a row is given up.
+inline constexpr int k_idle_passes = 3;
+
 class Context {
  public:
   /// Born at a kernel's first launch with a new key; prunes, and compiles ahead where it can.
@@ -54,6 +57,11 @@ class Context {
   void reduce_and_advance();
   /// Counts passes that brought nothing; true when the context gives up.
   [[nodiscard]] bool starved();
+  /// Whether it came a step further since the last call of this; what its first pass brought does
+  /// not count.
+  [[nodiscard]] bool moved() noexcept;
+  /// Stays undecided.
+  void give_up();
 
   [[nodiscard]] bool open() const noexcept {
     return m_phase != Phase::decided && m_phase != Phase::given_up;
@@ -122,6 +130,8 @@ class Context {
   std::size_t m_launches = 0;  ///< in this pass
   std::string m_stuck;
   bool m_progress = true;
+  bool m_moved = false;
+  bool m_seen_before = false;
   int m_idle_passes = 0;
 };
 

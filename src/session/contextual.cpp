@@ -129,6 +129,7 @@ struct ContextualCall::Impl final : Pass {
   void publish();
   [[nodiscard]] std::string decision_text() const;
   void warn_starved(const Context& context) const;
+  void give_up_what_is_open();
 
   const std::string name;
   const ContextualOptions options;
@@ -140,6 +141,7 @@ struct ContextualCall::Impl final : Pass {
   std::map<std::tuple<const Launcher*, Value, std::string, int>, Found*> index;
   std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
   std::unique_ptr<DeviceTurn> turn;
+  int idle_passes = -1;  ///< in a row, in which nothing but new keys came; the first is not one
   bool final_pass = false;
   bool writer = true;  ///< this rank writes to its store
 };
@@ -304,6 +306,7 @@ bool ContextualCall::Impl::between_passes() {
   for (const auto& f : contexts) f->context.collect();
   if (!tools->agreement.alone()) settle_what_all_hold();
   bool open = false;
+  bool moved = false;
   for (const auto& f : contexts) {
     Context& c = f->context;
     if (!c.open()) continue;
@@ -312,9 +315,31 @@ bool ContextualCall::Impl::between_passes() {
     else if (c.batch_full())
       c.reduce_and_advance();
     if (c.open() && c.starved()) warn_starved(c);
+    moved |= c.moved();
     open |= c.open();
   }
-  return open;
+  idle_passes = moved ? 0 : idle_passes + 1;
+  if (!open || idle_passes < session::k_idle_passes) return open;
+  give_up_what_is_open();
+  return false;
+}
+
+/// An outer function that reaches new keys in every pass would never end.
+void ContextualCall::Impl::give_up_what_is_open() {
+  std::map<std::string, int> keys;
+  for (const auto& f : contexts)
+    if (f->context.open()) {
+      f->context.give_up();
+      ++keys[f->context.kernel().spec().name];
+    }
+  for (const auto& [kernel, n] : keys)
+    observe::message(
+        Level::warning,
+        fmt::format("disttune: contextual call '{}' ends: in three passes no tuned kernel came a "
+                    "step further; kernel '{}' was met with new keys only, and {} of them stay "
+                    "undecided",
+                    name, kernel, n),
+        fmt::format("new keys {} {}", name, kernel));
 }
 
 /// One MAX of words and complements for all contexts found in this pass.

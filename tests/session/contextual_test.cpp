@@ -254,6 +254,47 @@ TEST_F(Contextual, AKernelThatIsNotReachedAnyMoreEndsUndecided) {
   EXPECT_LE(passes, 6);  // a is decided; b is met once more and given up
 }
 
+TEST_F(Contextual, AnOuterFunctionWithANewKeyInEveryPassEndsAllTheSame) {
+  const auto a = kernel("a", tiles({1, 2}));
+  const auto k = kernel("k", tiles({4, 2}));
+  int passes = 0;
+  const auto alone = contextual("alone", options(2, 2), [&] { k(100 + passes++); });
+  alone();
+  EXPECT_EQ(passes, 4 + 1);
+  passes = 0;
+  const auto beside = contextual("beside", options(2, 2), [&] {
+    a(1);
+    k(200 + passes++);
+  });
+  beside();
+  EXPECT_EQ(passes, 2 * 4 + 3 + 1);
+  EXPECT_EQ(launches["a"].back().first, 1);
+  const auto enough = contextual("enough", options(1, 1), [&] {
+    for (int i = 0; i < 4; ++i) k(300 + passes);  // decided when first met
+    ++passes;
+  });
+  passes = 0;
+  enough();
+  EXPECT_EQ(passes, 2);
+}
+
+TEST_F(Contextual, AKernelWithANewKeyInsideInEveryRunEndsAllTheSame) {
+  const auto inner = kernel("inner", tiles({4, 2, 8}));
+  int passes = 0;
+  const auto outer = tuned_kernel(
+      "outer", tiles({3, 1}), [](int n) { return n; },
+      [&](const Tile& t, int n) {
+        inner(passes);
+        launch("outer", t.block, n);
+      });
+  const auto step = contextual("step", options(1, 2), [&] {
+    ++passes;
+    outer(1);
+  });
+  step();
+  EXPECT_EQ(passes, 4 + 1);
+}
+
 TEST_F(Contextual, AKernelThatLaunchesAnotherWaitsForIt) {
   const auto inner = kernel("inner", tiles({4, 2, 8}));
   const auto outer = tuned_kernel(
@@ -637,6 +678,24 @@ TEST_F(ContextualRanks, AnExceptionOnOneRankReachesTheOthersAndWarmCallsGoOn) {
     EXPECT_THROW(step(), PeerFailed);  // the group is closed for what is cold
   });
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+TEST_F(ContextualRanks, ANewKeyInEveryPassEndsTheCallAlike) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto a = kernel(g.rank(), "a", tiles({1, 2}));
+    const auto k = kernel(g.rank(), "k", tiles({4, 2}));
+    const auto step = contextual("step", options(g), [&] {
+      a(1);
+      k(100 + at(g.rank()).passes++);
+    });
+    step();
+  });
+  for (int r = 0; r < k_ranks; ++r) {
+    EXPECT_EQ(testing::what(errors[static_cast<std::size_t>(r)]), "");
+    EXPECT_EQ(at(r).launches["a"].back(), 1);
+    EXPECT_LE(at(r).passes, 1 + 2 * 5 + 3 + 1);
+  }
+  EXPECT_EQ(at(0).passes, at(1).passes);
 }
 
 TEST_F(ContextualRanks, S40TwoKernelsWithNoisyClocksAreDecidedAlike) {
