@@ -26,12 +26,12 @@
 DISTTUNE_NAMESPACE_BEGIN
 
 struct ContextualOptions {
-  int n_warmup = 3;               ///< untimed launches a candidate, ≥ 0
-  int n_repeat = 5;               ///< timed launches a candidate, ≥ 1
-  ProcessGroup* group = nullptr;  ///< all its ranks make the call together
-  std::string cache = "cold";     ///< "cold": flush before each timed launch; "hot"
-  std::string strategy = {};      ///< empty: STRATEGY, else "fixed"
-  std::string timer = {};         ///< "auto", "device", "host"; empty: TIMER, else "auto"
+  std::optional<int> n_warmup = {};  ///< untimed launches a candidate, ≥ 0; none: WARMUP, else 3
+  std::optional<int> n_repeat = {};  ///< timed launches a candidate, ≥ 1; none: REPEAT, else 5
+  ProcessGroup* group = nullptr;     ///< all its ranks make the call together
+  std::string cache = "cold";        ///< "cold": flush before each timed launch; "hot"
+  std::string strategy = {};         ///< empty: STRATEGY, else "fixed"
+  std::string timer = {};            ///< "auto", "device", "host"; empty: TIMER, else "auto"
   /// A clock of the caller's: nanoseconds now; a sample is the difference of two readings.
   std::function<std::int64_t()> clock = {};
   int rank = -1;  ///< names the log file; below 0: the rank in `group`, 0 without one
@@ -100,8 +100,8 @@ class Contextual<R(Args...), F> {
  public:
   Contextual(std::string name, ContextualOptions options, F outer)
       : m_name(std::move(name)), m_options(std::move(options)), m_outer(std::move(outer)) {
-    detail::checked_count("n_warmup", m_options.n_warmup, 0);
-    detail::checked_count("n_repeat", m_options.n_repeat, 1);
+    if (m_options.n_warmup) detail::checked_count("n_warmup", *m_options.n_warmup, 0);
+    if (m_options.n_repeat) detail::checked_count("n_repeat", *m_options.n_repeat, 1);
     detail::checked_choice("cache", m_options.cache, {"hot", "cold"});
     if (!m_options.timer.empty())
       detail::checked_choice("timer", m_options.timer, {"auto", "device", "host"});

@@ -22,8 +22,16 @@ _OPTIONS = ("group", "cache", "strategy", "timer", "persist")
 _NAMES = ("is_dist", "n_repeat", "n_warmup", *_OPTIONS)
 
 
+class _NotGiven(int):
+    """A default that the environment comes before."""
+
+
+_N_REPEAT = _NotGiven(5)
+_N_WARMUP = _NotGiven(3)
+
+
 def contextual_autotune(
-    is_dist: bool = False, n_repeat: int = 5, n_warmup: int = 3, **options: Any
+    is_dist: bool = False, n_repeat: int = _N_REPEAT, n_warmup: int = _N_WARMUP, **options: Any
 ) -> Callable[[Callable[..., Any]], ContextualAutoTuner]:
     """Tune the autotuned kernels inside a function, during complete runs of it.
 
@@ -39,9 +47,9 @@ def contextual_autotune(
         Decide together with all ranks of the group: a candidate's time is that of its slowest rank.
         All ranks make the call together and launch the same kernels in it.
     n_repeat
-        Timed launches a candidate, at least 1.
+        Timed launches a candidate, at least 1. Not given: REPEAT of the environment, else 5.
     n_warmup
-        Untimed launches a candidate before that.
+        Untimed launches a candidate before that. Not given: WARMUP of the environment, else 3.
     **options
         group : torch.distributed group or ProcessGroup
             The ranks that decide together with ``is_dist=True``; the world by default.
@@ -120,7 +128,9 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-def _count(name: str, value: Any, least: int) -> int:
+def _count(name: str, value: Any, least: int) -> int | None:
+    if isinstance(value, _NotGiven):
+        return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
             f"disttune: contextual_autotune({name}={value!r}): a whole number is wanted"

@@ -277,8 +277,8 @@ class Contextual:
 def make_contextual(
     name: str,
     *,
-    n_warmup: int,
-    n_repeat: int,
+    n_warmup: int | None,
+    n_repeat: int | None,
     group: ProcessGroup | None,
     cache: str,
     strategy: str,

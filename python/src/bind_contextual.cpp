@@ -1,10 +1,12 @@
 // Contextual tuning for a front end that is written in Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -123,9 +125,10 @@ class Contextual {
   detail::ContextualCall m_call;  // last: it refers to all of the above
 };
 
-Contextual* make_contextual(std::string name, int n_warmup, int n_repeat, nb::object group,
-                            std::string cache, std::string strategy, const nb::object& timer,
-                            int rank, bool persist, nb::object decided) {
+Contextual* make_contextual(std::string name, std::optional<int> n_warmup,
+                            std::optional<int> n_repeat, nb::object group, std::string cache,
+                            std::string strategy, const nb::object& timer, int rank, bool persist,
+                            nb::object decided) {
   ContextualOptions options;
   options.n_warmup = n_warmup;
   options.n_repeat = n_repeat;
@@ -162,9 +165,9 @@ void bind_contextual(nb::module_& m) {
           "`complete` raises NoValidConfig on all ranks.")
       .def("note", &Contextual::note, nb::arg("line"), "Add a line to the log.");
   m.def("make_contextual", &make_contextual, nb::rv_policy::take_ownership, nb::arg("name"),
-        nb::kw_only(), nb::arg("n_warmup"), nb::arg("n_repeat"), nb::arg("group").none(),
-        nb::arg("cache"), nb::arg("strategy"), nb::arg("timer").none(), nb::arg("rank"),
-        nb::arg("persist"), nb::arg("decided"),
+        nb::kw_only(), nb::arg("n_warmup").none(), nb::arg("n_repeat").none(),
+        nb::arg("group").none(), nb::arg("cache"), nb::arg("strategy"), nb::arg("timer").none(),
+        nb::arg("rank"), nb::arg("persist"), nb::arg("decided"),
         "`decided(kernel, winner, candidates)` is told ahead of the last pass; `candidates` is a "
         "list of (place, status, reason, samples in nanoseconds).");
 }

@@ -294,6 +294,7 @@ void Context::begin_measuring() {
   p.candidates = m_who.size();
   p.untimed = static_cast<std::uint16_t>(m_settings.warmup - std::min(m_settings.warmup, ran));
   p.timed = m_settings.repeat;
+  p.one_by_one = m_settings.environment.budget_seconds.has_value();
   const auto first = std::ranges::find(m_who, std::size_t{0});
   p.default_candidate =
       first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
@@ -325,10 +326,14 @@ void Context::reduce_and_advance() {
   auto mode = core::TimingMode::gate_a_visit;
   for (const auto& [stream, timed] : m_watches) mode = std::max(mode, timed.watch->mode());
   m_tuning->mode() = static_cast<std::int64_t>(mode);
+  m_tuning->elapsed_ns() = (std::chrono::steady_clock::now() - m_born).count();
   m_agreement.reduce(m_tuning->block());
   for (auto& [stream, timed] : m_watches)
     timed.watch->weaken(static_cast<core::TimingMode>(m_tuning->mode()));
-  m_tuning->advance();
+  const auto& budget = m_settings.environment.budget_seconds;
+  const bool stop = budget && static_cast<double>(m_tuning->elapsed_ns()) >= *budget * 1e9;
+  m_tuning->advance(stop);
+  m_out_of_budget |= stop;
   m_progress = m_moved = true;
   if (m_tuning->decided()) conclude();
 }
@@ -339,7 +344,10 @@ void Context::conclude() {
     CandidateRecord& record = m_field.records()[m_who[k]];
     if (!m_field.is_open(m_who[k])) continue;
     if (record.samples_ns.empty()) {
-      m_field.end(m_who[k], Status::skipped, "not visited by the search strategy");
+      m_field.end(m_who[k], Status::skipped,
+                  m_out_of_budget ? fmt::format("not visited: the budget of {} s was spent",
+                                                *m_settings.environment.budget_seconds)
+                                  : "not visited by the search strategy");
     } else {
       m_field.end(m_who[k], Status::ok, {});
       record.score_ns = std::isfinite(decision.scores[k])
@@ -395,6 +403,7 @@ TuningRecord Context::tuning_record() const {
   t.strategy = m_settings.strategy;
   t.warmup = m_settings.warmup;
   t.repeat = m_settings.repeat;
+  if (m_out_of_budget) t.quality.emplace_back("budget");
   t.host = core::host_name();
   t.tool_version = k_version;
   return t;

@@ -1,6 +1,7 @@
 // One context: the tuning of one (kernel, key, device) inside a contextual call.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -129,6 +130,8 @@ class Context {
   bool m_told = false;         ///< the front knows of the decision, in this pass
   std::size_t m_launches = 0;  ///< in this pass
   std::string m_stuck;
+  std::chrono::steady_clock::time_point m_born = std::chrono::steady_clock::now();
+  bool m_out_of_budget = false;
   bool m_progress = true;
   bool m_moved = false;
   bool m_seen_before = false;

@@ -363,7 +363,9 @@ void ContextualCall::Impl::shake_hands() {
   const Settings& s = tools->settings;
   agree::Hello hello;
   hello.function = name;
-  hello.policy = Value::dict({{Value("cold"), Value(s.cold)},
+  const auto& budget = s.environment.budget_seconds;
+  hello.policy = Value::dict({{Value("budget"), budget ? Value(*budget) : Value()},
+                              {Value("cold"), Value(s.cold)},
                               {Value("clock"), Value(s.clock        ? "custom"
                                                      : s.host_clock ? "host"
                                                                     : "device")},

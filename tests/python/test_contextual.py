@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import inspect
 import pathlib
 import sys
 import threading
@@ -819,6 +820,35 @@ def test_a_folder_that_cannot_be_written_costs_the_log_only(clock, tune, tmp_pat
     kernel = make_kernel(clock)
     with pytest.warns(disttune.DisttuneWarning, match="without a log"):
         assert tune()(lambda: kernel[(1,)](Tensor(), 1))() == ("compiled", 2)
+
+
+def test_counts_of_the_environment_hold_where_none_are_given(clock, monkeypatch):
+    def passes(**options):
+        kernel, count = make_kernel(clock), []
+
+        @disttune.contextual_autotune(timer=clock, cache="hot", **options)
+        def outer():
+            count.append(1)
+            kernel[(1,)](Tensor(), 1)
+
+        outer()
+        return len(count)
+
+    each = (passes() - 1) // 8
+    assert passes() == each * (3 + 5) + 1
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_WARMUP", "1")
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_REPEAT", "2")
+    assert passes() == each * (1 + 2) + 1
+    assert passes(n_warmup=3, n_repeat=5) == each * (3 + 5) + 1
+    signature = str(inspect.signature(disttune.contextual_autotune))
+    assert "n_repeat: 'int' = 5, n_warmup: 'int' = 3" in signature
+
+
+def test_the_budget_of_the_environment_ends_a_tuning_between_candidates(clock, tune, monkeypatch):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_BUDGET", "0.000001")
+    kernel = make_kernel(clock, (4, 2, 8))
+    tune()(lambda: kernel[(1,)](Tensor(), 1))()
+    assert blocks_of(kernel) == [4] * 4
 
 
 def test_another_strategy(clock, tune):

@@ -397,6 +397,58 @@ TEST_F(Contextual, ModeStrictNamesTheKernel) {
   }
 }
 
+TEST_F(Contextual, TheEnvironmentsCountsHoldWhereNoneAreGiven) {
+  const auto passes_of = [&](ContextualOptions with) {
+    static int n = 0;
+    const auto k = kernel("k" + std::to_string(++n), tiles({4, 2}));
+    int passes = 0;
+    const auto step = contextual("step", std::move(with), [&] {
+      ++passes;
+      k(1);
+    });
+    step();
+    return passes;
+  };
+  const auto with = [&](std::optional<int> n_warmup, std::optional<int> n_repeat) {
+    return ContextualOptions{
+        .n_warmup = n_warmup, .n_repeat = n_repeat, .cache = "hot", .clock = clock.reader()};
+  };
+  EXPECT_EQ(passes_of(with({}, {})), 2 * (3 + 5) + 1);
+  set("WARMUP", "1");
+  set("REPEAT", "2");
+  EXPECT_EQ(passes_of(with({}, {})), 2 * (1 + 2) + 1);
+  EXPECT_EQ(passes_of(with(2, {})), 2 * (2 + 2) + 1);
+  EXPECT_EQ(passes_of(with({}, 4)), 2 * (1 + 4) + 1);
+  unset("WARMUP");
+  unset("REPEAT");
+}
+
+TEST_F(Contextual, TheBudgetEndsTheTuningBetweenCandidates) {
+  set("BUDGET", "0.000001");
+  const auto k = kernel("k", tiles({4, 2, 1}));
+  int passes = 0;
+  std::vector<CandidateRecord> candidates;
+  std::vector<std::string> quality;
+  detail::run_contextual(
+      "step", options(1, 2),
+      [&](detail::Pass&) {
+        ++passes;
+        k(1);
+      },
+      [&](const detail::Launcher&, const Value&, const TuningRecord& tuning, std::size_t) {
+        candidates = tuning.candidates;
+        quality = tuning.quality;
+      });
+  unset("BUDGET");
+  EXPECT_EQ(passes, 3 + 1);
+  EXPECT_EQ(launches["k"].back().first, 4);
+  ASSERT_EQ(candidates.size(), 3u);
+  EXPECT_EQ(candidates[0].status, Status::ok);
+  EXPECT_EQ(candidates[1].status, Status::skipped);
+  EXPECT_NE(candidates[2].reason.find("budget"), std::string::npos);
+  EXPECT_EQ(quality, std::vector<std::string>{"budget"});
+}
+
 TEST_F(Contextual, CountsAreCheckedWhenTheCallIsMade) {
   const auto nothing = [] {};
   EXPECT_THROW(std::ignore = contextual("s", {.n_repeat = 0}, nothing), std::invalid_argument);
