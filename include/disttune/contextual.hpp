@@ -34,7 +34,8 @@ struct ContextualOptions {
   std::string timer = {};            ///< "auto", "device", "host"; empty: TIMER, else "auto"
   /// A clock of the caller's: nanoseconds now; a sample is the difference of two readings.
   std::function<std::int64_t()> clock = {};
-  int rank = -1;  ///< names the log file; below 0: the rank in `group`, 0 without one
+  std::string clock_name = {};  ///< what messages call it
+  int rank = -1;                ///< names the log file; below 0: the rank in `group`, 0 without one
   /// Keep choices in the store (HOME), so that another process needs one run of the outer function.
   bool persist = false;
 };

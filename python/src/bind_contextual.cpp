@@ -36,6 +36,11 @@ std::function<std::int64_t()> clock_of(const nb::object& clock) {
   };
 }
 
+/// As `autotune` calls it: its own name, or that of its type.
+std::string clock_name_of(const nb::object& clock) {
+  return nb::str(nb::getattr(clock, "__name__", nb::getattr(clock.type(), "__name__"))).c_str();
+}
+
 /// A contextual call whose first pass Python runs itself.
 class Contextual {
  public:
@@ -138,8 +143,10 @@ Contextual* make_contextual(std::string name, std::optional<int> n_warmup,
   options.persist = persist;
   if (nb::isinstance<nb::str>(timer))
     options.timer = nb::cast<std::string>(timer);
-  else if (!timer.is_none())
+  else if (!timer.is_none()) {
     options.clock = clock_of(timer);
+    options.clock_name = clock_name_of(timer);
+  }
   return new Contextual(std::move(name), std::move(options), std::move(group), std::move(decided));
 }
 

@@ -28,6 +28,7 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
     : m_kernel(kernel),
       m_key(call.key),
       m_deps(software_of(*call.stream.device)),
+      m_clock(settings.clock_text(*call.stream.device)),
       m_settings(settings),
       m_agreement(agreement),
       m_log(log),
@@ -314,8 +315,9 @@ void Context::report(const Visit& visit, std::span<const std::int64_t> samples) 
   }
   if (!m_field.is_open(i)) return;
   if (m_reasons[i].empty())
-    m_reasons[i] = m_agreement.alone()
-                       ? fmt::format("no usable time in {} repetitions", Tuning::k_repetitions)
+    m_reasons[i] = m_tuning->never_came_good()
+                       ? fmt::format("the {} clock gave no usable time in {} repetitions", m_clock,
+                                     Tuning::k_repetitions)
                        : "failed on another rank";
   m_field.end(i, core::status_of(samples[0]), m_reasons[i]);
 }

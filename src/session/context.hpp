@@ -107,6 +107,7 @@ class Context {
   const detail::Launcher& m_kernel;
   Value m_key;
   Value m_deps;
+  std::string m_clock;  ///< for messages
   const Settings& m_settings;
   agree::Agreement& m_agreement;
   observe::ContextLog& m_log;

@@ -35,6 +35,7 @@ detail::LauncherOptions launcher_options(const ContextualOptions& o) {
   if (!o.strategy.empty()) out.strategy = o.strategy;
   if (!o.timer.empty()) out.timer = o.timer;
   out.clock = o.clock;
+  out.clock_name = o.clock_name;
   return out;
 }
 

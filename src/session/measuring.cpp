@@ -253,13 +253,8 @@ class Measuring {
           "calls beforehand",
           Tuning::k_repetitions);
     else
-      m_reasons[i] = fmt::format("the {} clock gave no usable time in {} repetitions", clock_name(),
-                                 Tuning::k_repetitions);
-  }
-  std::string clock_name() const {
-    if (m.settings.clock)
-      return m.launcher.options.clock_name.empty() ? "caller's" : m.launcher.options.clock_name;
-    return m.settings.host_clock ? "host" : std::string(m.device.clock());
+      m_reasons[i] = fmt::format("the {} clock gave no usable time in {} repetitions",
+                                 m.settings.clock_text(m.device), Tuning::k_repetitions);
   }
 
   void conclude(const Decision& decision, const std::vector<std::size_t>& who, Measured& out) {

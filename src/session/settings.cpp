@@ -46,6 +46,7 @@ Settings settings_of(const detail::LauncherOptions& options, const Defaults& def
   s.graph = timer == "graph";
   s.host_clock = timer == "host";
   s.clock = options.clock;
+  s.clock_name = options.clock_name;
   s.checked = options.checked;
   return s;
 }
@@ -59,6 +60,11 @@ measure::Policy Settings::stopwatch_policy() const {
   policy.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(environment.timeout_seconds));
   return policy;
+}
+
+std::string Settings::clock_text(const Device& device) const {
+  if (clock) return clock_name.empty() ? "caller's" : clock_name;
+  return host_clock ? "host" : std::string(device.clock());
 }
 
 Value Settings::policy(const Device& device) const {

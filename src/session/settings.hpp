@@ -22,8 +22,11 @@ struct Settings {
   bool host_clock = false;  ///< asked for with timer="host"
   bool checked = false;
   std::function<std::int64_t()> clock;
+  std::string clock_name;  ///< of `clock`, for messages
 
   [[nodiscard]] measure::Policy stopwatch_policy() const;
+  /// What times are read from, for messages.
+  [[nodiscard]] std::string clock_text(const Device& device) const;
   /// The part of the key that says what a time means: {"cache", "clock", "launch"}.
   [[nodiscard]] Value policy(const Device& device) const;
   [[nodiscard]] store::Store store(const detail::LauncherOptions& options) const;

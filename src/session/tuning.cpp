@@ -32,7 +32,8 @@ void Tuning::advance(bool stop) {
   for (std::size_t v = 0, at = 0; v < m_batch.size(); at += m_batch[v++].timed) {
     const auto samples = std::span(m_samples).subspan(at, m_batch[v].timed);
     const auto worst = std::ranges::max_element(samples);
-    if (worst != samples.end() && core::is_retry(*worst))  // never came good: a failure
+    m_never_came_good = worst != samples.end() && core::is_retry(*worst);
+    if (m_never_came_good)
       std::ranges::fill(samples, core::sample_of(Status::launch_failed));
     else if (worst != samples.end() && core::is_failure(*worst))
       std::ranges::fill(samples, *worst);

@@ -70,6 +70,8 @@ class Tuning {
   /// All reduced samples of the selector's last batch, once it was reported: by visit as given.
   /// Called by `advance` before the selector sees them.
   std::function<void(const Visit&, std::span<const std::int64_t>)> on_reported;
+  /// In `on_reported`: the visit failed because its samples never came good, on any rank.
+  [[nodiscard]] bool never_came_good() const noexcept { return m_never_came_good; }
 
  private:
   void load();
@@ -88,6 +90,7 @@ class Tuning {
   std::vector<std::int64_t> m_block;
   std::size_t m_at = 0;
   int m_repetition = 0;
+  bool m_never_came_good = false;
 };
 
 }  // namespace disttune::session

@@ -851,6 +851,13 @@ def test_the_budget_of_the_environment_ends_a_tuning_between_candidates(clock, t
     assert blocks_of(kernel) == [4] * 4
 
 
+def test_a_clock_that_never_moves_is_named(clock):
+    kernel = make_kernel(clock)
+    outer = disttune.contextual_autotune(timer=lambda: 7)(lambda: kernel[(1,)](Tensor(), 1))
+    with pytest.raises(disttune.NoValidConfig, match="the <lambda> clock gave no usable time"):
+        outer()
+
+
 def test_another_strategy(clock, tune):
     kernel = make_kernel(clock, (8, 4, 2, 1))
     assert tune(strategy="race")(lambda: kernel[(1,)](Tensor(), 1))() == ("compiled", 1)

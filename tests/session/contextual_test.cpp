@@ -339,6 +339,22 @@ TEST_F(Contextual, BadTimesAreTakenAgain) {
   EXPECT_FALSE(device->held());
 }
 
+TEST_F(Contextual, AClockThatNeverMovesIsNamed) {
+  const auto k = kernel("k", tiles({4, 2}));
+  auto with = options(1, 2);
+  with.clock = [] { return std::int64_t{7}; };
+  with.clock_name = "wall";
+  const auto step = contextual("step", with, [&] { k(1); });
+  try {
+    step();
+    FAIL();
+  } catch (const NoValidConfig& e) {
+    EXPECT_NE(std::string(e.what()).find("the wall clock gave no usable time in 3 repetitions"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST_F(Contextual, TimedLaunchesAreColdAndGated) {
   auto device_clock = std::make_shared<testing::ScriptedClock>();
   auto device = std::make_shared<testing::ScriptedDevice>(device_clock);
@@ -730,6 +746,21 @@ TEST_F(ContextualRanks, AnExceptionOnOneRankReachesTheOthersAndWarmCallsGoOn) {
     EXPECT_THROW(step(), PeerFailed);  // the group is closed for what is cold
   });
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+TEST_F(ContextualRanks, AClockThatNeverMovesOnOneRankIsNamedOnAll) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    auto with = options(g);
+    with.clock_name = "wall";
+    if (g.rank() == 1) with.clock = [] { return std::int64_t{7}; };
+    const auto step = contextual("step", with, [&] { k(1); });
+    EXPECT_THROW(step(), NoValidConfig);
+    step();
+  });
+  for (const auto& e : errors)
+    EXPECT_NE(testing::what(e).find("the wall clock gave no usable time"), std::string::npos)
+        << testing::what(e);
 }
 
 TEST_F(ContextualRanks, ANewKeyInEveryPassEndsTheCallAlike) {
