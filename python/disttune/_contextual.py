@@ -227,7 +227,7 @@ class ContextualAutoTuner:
 
 
 def _settled_by_ranks(error: BaseException) -> bool:
-    """Whether what the first pass raised comes of a kernel for which nothing works on this rank.
+    """Whether what the first pass raised comes of a kernel for which nothing works, or may, here.
 
     Then the ranks end the call together, with the same error.
     """

@@ -234,6 +234,18 @@ void Agreement::same(std::string_view what, const Value& value) {
   if (words[0] != ~words[1]) disagree(what, text);
 }
 
+bool Agreement::remembers(const std::string& compared) const {
+  if (alone()) return true;
+  const std::lock_guard lock(m_group->state().mutex);
+  return m_group->state().compared.contains(compared);
+}
+
+void Agreement::remember(const std::string& compared) {
+  if (alone()) return;
+  const std::lock_guard lock(m_group->state().mutex);
+  m_group->state().compared.insert(compared);
+}
+
 void Agreement::meet() {
   if (alone()) return;
   std::int64_t word = 0;

@@ -136,6 +136,9 @@ class Agreement {
   /// Must be equal on all ranks: Disagreement otherwise, naming `what`. One reduction. For dicts
   /// and lists the message names the entries that differ.
   void same(std::string_view what, const Value& value);
+  /// Whether `remember` was called with this on the group. No collective.
+  [[nodiscard]] bool remembers(const std::string& compared) const;
+  void remember(const std::string& compared);
   /// All ranks are here. One reduction.
   void meet();
   /// The last reduction. Throws Disagreement when ranks decided differently: then nothing may be

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +36,8 @@ struct GroupState {
   std::optional<Value> shape;  ///< size, ranks per node, hardware: exchanged once
   /// Who writes where stores differ, as last exchanged; the own id at that time.
   std::vector<std::int64_t> store_ids;
+  /// What ranks have compared once and need not again.
+  std::set<std::string> compared;
   std::uint64_t reductions = 0;  ///< collectives so far, for figures
 };
 

@@ -140,8 +140,7 @@ agree::Hello ColdCall::hello() const {
   agree::Hello h;
   h.function = m_target.launcher.spec.name;
   h.identity = m_target.key.identity;
-  constexpr std::string_view modes[] = {"tune", "cached", "strict", "off", "first"};
-  h.mode = std::string(modes[static_cast<std::size_t>(s.environment.mode)]);
+  h.mode = std::string(mode_text(s.environment.mode));
   h.key = m_target.key.key;
   h.overwritten = m_target.key.overwritten;
   h.policy =

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -121,6 +122,7 @@ struct ContextualCall::Impl final : Pass {
 
   // ---- between passes
   void take_stock();
+  void compare_modes();
   [[nodiscard]] bool between_passes();
   void settle_what_all_hold();
   void shake_hands();
@@ -143,6 +145,8 @@ struct ContextualCall::Impl final : Pass {
   std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
   std::unique_ptr<DeviceTurn> turn;
   int idle_passes = -1;  ///< in a row, in which nothing but new keys came; the first is not one
+  std::set<std::string> untuned;  ///< what was answered without tuning, on ranks
+  std::string refused;            ///< the first launch that MODE=strict refused, on ranks
   bool final_pass = false;
   bool writer = true;  ///< this rank writes to its store
 };
@@ -197,10 +201,16 @@ void ContextualCall::Impl::answer_untuned(const Launcher& kernel, const Call& ca
                                           Attempt& attempt) {
   const core::Mode mode = tools->settings.environment.mode;
   const auto& spec = kernel.spec();
-  if (mode == core::Mode::strict)
-    throw NotTuned(
+  if (!tools->agreement.alone())
+    untuned.insert(fmt::format("MODE={} {} {} {}", session::mode_text(mode), name, spec.name,
+                               call.key.text()));
+  if (mode == core::Mode::strict) {
+    const std::string why =
         fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=strict forbids tuning",
-                    spec.name, call.key.text()));
+                    spec.name, call.key.text());
+    if (!tools->agreement.alone() && refused.empty()) refused = why;
+    throw NotTuned(why);
+  }
   if (mode == core::Mode::cached)
     observe::message(Level::warning,
                      fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=cached runs "
@@ -237,10 +247,12 @@ void ContextualCall::Impl::run_pass(const std::function<void(Pass&)>& outer) {
   outer(*this);
 }
 
-/// Why a kernel of the last pass had nothing left to run on this rank; empty: none had.
+/// Why a kernel of the last pass had nothing left, or nothing allowed, to run on this rank; empty:
+/// none had.
 std::string ContextualCall::Impl::stuck() {
   const std::lock_guard lock(mutex);
   if (!tools || tools->agreement.alone()) return {};
+  if (!refused.empty()) return refused;
   for (const auto& f : contexts)
     if (!f->context.stuck().empty())
       return fmt::format("{}\n  (on rank {})", f->context.stuck(), tools->agreement.rank());
@@ -261,8 +273,22 @@ void ContextualCall::Impl::announce_failure(std::string_view why) noexcept {
 }
 
 void ContextualCall::Impl::complete(const std::function<void(Pass&)>& outer) {
+  if (!untuned.empty()) return tools->agreement.run([this] { compare_modes(); });
   if (contexts.empty()) return;  // steady state: one pass, and nothing was read or allocated
   tools->agreement.run([&] { tune(outer); });
+}
+
+/// A rank that does not tune meets the handshake of those that do; once for each key, since ranks
+/// that all do not tune have nothing to say to each other.
+void ContextualCall::Impl::compare_modes() {
+  agree::Agreement& a = tools->agreement;
+  const bool known = std::ranges::all_of(untuned, [&](auto& met) { return a.remembers(met); });
+  if (!known) {
+    shake_hands();
+    for (const std::string& met : untuned) a.remember(met);
+    a.ended_alike();
+  }
+  if (!refused.empty()) throw NotTuned(refused);
 }
 
 void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
@@ -364,6 +390,7 @@ void ContextualCall::Impl::shake_hands() {
   const Settings& s = tools->settings;
   agree::Hello hello;
   hello.function = name;
+  hello.mode = std::string(session::mode_text(s.environment.mode));
   const auto& budget = s.environment.budget_seconds;
   hello.policy = Value::dict({{Value("budget"), budget ? Value(*budget) : Value()},
                               {Value("cold"), Value(s.cold)},
@@ -374,7 +401,8 @@ void ContextualCall::Impl::shake_hands() {
                               {Value("n_warmup"), Value(s.warmup)},
                               {Value("persist"), Value(options.persist)},
                               {Value("strategy"), Value(s.strategy)}});
-  if (contexts.front()->kept) hello.store_id = contexts.front()->kept->store_id();
+  if (!contexts.empty() && contexts.front()->kept)
+    hello.store_id = contexts.front()->kept->store_id();
   writer = tools->agreement.handshake(hello).writer;
 }
 

@@ -28,6 +28,11 @@ void check_strategy_variable(const std::string& name) {
 
 }  // namespace
 
+std::string_view mode_text(core::Mode mode) noexcept {
+  constexpr std::string_view texts[] = {"tune", "cached", "strict", "off", "first"};
+  return texts[static_cast<std::size_t>(mode)];
+}
+
 Settings settings_of(const detail::LauncherOptions& options, const Defaults& defaults) {
   Settings s;
   s.environment = core::Environment::read();

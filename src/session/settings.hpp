@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/environment.hpp"
 #include "disttune/detail/attempt.hpp"
@@ -31,6 +32,9 @@ struct Settings {
   [[nodiscard]] Value policy(const Device& device) const;
   [[nodiscard]] store::Store store(const detail::LauncherOptions& options) const;
 };
+
+/// As MODE spells it.
+[[nodiscard]] std::string_view mode_text(core::Mode mode) noexcept;
 
 /// What a mode of tuning takes where neither option nor environment says anything.
 struct Defaults {

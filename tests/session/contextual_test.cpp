@@ -748,6 +748,61 @@ TEST_F(ContextualRanks, AnExceptionOnOneRankReachesTheOthersAndWarmCallsGoOn) {
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
 }
 
+TEST_F(ContextualRanks, DifferentModesAreTheSameErrorEverywhere) {
+  for (const char* mode : {"off", "cached", "first", "strict"}) {
+    std::atomic<int> turn{0};
+    const auto wait_for = [&](int t) {
+      while (turn != t) std::this_thread::yield();
+    };
+    const auto errors = group.run([&](ProcessGroup& g) {
+      const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+      const auto step = contextual("step", options(g), [&] {
+        struct Next {
+          std::atomic<int>& t;
+          ~Next() { ++t; }
+        };
+        if (g.rank() == 1) wait_for(1);
+        {
+          const Next next{turn};
+          if (g.rank() == 1) set("MODE", mode);
+          k(1);
+        }
+        if (g.rank() == 0) wait_for(2);
+      });
+      step();
+    });
+    unset("MODE");
+    EXPECT_NE(testing::what(errors[0]).find("disagree about the MODE"), std::string::npos)
+        << testing::what(errors[0]);
+    EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1])) << mode;
+  }
+}
+
+TEST_F(ContextualRanks, RanksThatAllDoNotTuneCompareTheirModesOnce) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] { k(1); });
+    barrier(g);
+    if (g.rank() == 0) set("MODE", "off");
+    barrier(g);
+    step();
+    const auto before = group.reductions(g.rank());
+    step();
+    EXPECT_EQ(group.reductions(g.rank()), before);
+    barrier(g);
+    if (g.rank() == 0) set("MODE", "strict");
+    barrier(g);
+    EXPECT_THROW(step(), NotTuned);
+    EXPECT_THROW(step(), NotTuned);
+    barrier(g);
+    if (g.rank() == 0) unset("MODE");
+    barrier(g);
+    step();
+    EXPECT_EQ(at(g.rank()).launches["k"].back(), 1);
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
 TEST_F(ContextualRanks, AClockThatNeverMovesOnOneRankIsNamedOnAll) {
   const auto errors = group.run([&](ProcessGroup& g) {
     const auto k = kernel(g.rank(), "k", tiles({1, 2}));
