@@ -473,8 +473,10 @@ void ContextualCall::Impl::warn_starved(const Context& c) const {
 }
 
 void ContextualCall::Impl::publish() {
+  // A rank that can write nowhere tries all the same: that warns.
   for (const auto& f : contexts)
-    if (f->kept && writer && f->context.tuned()) f->kept->save(f->context.tuning_record());
+    if (f->kept && f->context.tuned() && (writer || f->kept->store_id() == 0))
+      f->kept->save(f->context.tuning_record());
   if (!decided) return;
   for (const auto& f : contexts)
     if (f->context.decided())

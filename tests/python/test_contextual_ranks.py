@@ -16,7 +16,8 @@ WORKER = pathlib.Path(__file__).parent / "workers" / "contextual_rank.py"
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     return run(
-        "slowest failing_one collectives held different_launches raised".split(),
+        "slowest failing_one collectives held different_launches nothing_works new_keys modes "
+        "unwritable raised".split(),
         2,
         tmp_path_factory.mktemp("two"),
         worker=WORKER,
@@ -55,6 +56,30 @@ def test_different_launches_are_the_same_error(two):
     assert said[0]["error"] == "Disagreement"
     assert said[0]["text"] == said[1]["text"]
     assert "gemm" in said[0]["text"]
+
+
+def test_where_nothing_works_all_ranks_say_so_and_go_on(two):
+    said = two["nothing_works"]
+    assert [said[rank]["error"] for rank in (0, 1)] == ["NoValidConfig"] * 2
+    assert said[0]["text"] == said[1]["text"]
+    assert "fails here" in said[0]["text"]
+    assert said[0]["next"] == said[1]["next"]
+
+
+def test_new_keys_in_every_pass_end_the_call_alike(two):
+    assert [two["new_keys"][rank]["passes"] for rank in (0, 1)] == [5, 5]
+
+
+def test_different_modes_are_the_same_error(two):
+    said = two["modes"]
+    assert said[0]["error"] == "Disagreement"
+    assert "MODE" in said[0]["text"]
+    assert said[0]["text"] == said[1]["text"]
+    assert said[0]["next"] == said[1]["next"]
+
+
+def test_a_store_that_cannot_be_written_warns_once(two):
+    assert [len(two["unwritable"][rank]["warned"]) for rank in (0, 1)] == [1, 1]
 
 
 def test_an_exception_on_one_rank_reaches_the_other(two):

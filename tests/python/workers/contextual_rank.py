@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 os.environ["TRITON_DIST_AUTOTUNE_CONTEXT_LOGS"] = tempfile.mkdtemp()
@@ -19,9 +20,9 @@ SCENARIOS, RANK, SIZE, INIT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), s
 clock = ScriptedClock()
 
 
-def tuned(group=None):
+def tuned(group=None, **options):
     return disttune.contextual_autotune(
-        is_dist=True, n_warmup=1, n_repeat=2, timer=clock, cache="hot", group=group
+        is_dist=True, n_warmup=1, n_repeat=2, timer=clock, cache="hot", group=group, **options
     )
 
 
@@ -120,6 +121,54 @@ def raised():
             raise ZeroDivisionError("the caller's own")
 
     return error_of(outer)
+
+
+def nothing_works():
+    kernel, good = make_kernel(clock), make_kernel(clock)
+
+    def fail(launch):
+        if RANK == 1:
+            raise ValueError("fails here")
+
+    kernel.fn.on_launch = fail
+    said = error_of(tuned()(lambda: kernel[(1,)](Tensor(), 1)))
+    tuned()(lambda: good[(1,)](Tensor(), 1))()
+    return {**said, "next": best(good)}
+
+
+def new_keys():
+    kernel, passes = make_kernel(clock), []
+
+    @tuned()
+    def outer():
+        passes.append(1)
+        kernel[(1,)](Tensor(), 64 + len(passes))
+
+    outer()
+    return {"passes": len(passes)}
+
+
+def modes():
+    os.environ["TRITON_DIST_AUTOTUNE_MODE"] = "off" if RANK else "tune"
+    kernel = make_kernel(clock)
+    said = error_of(tuned()(lambda: kernel[(1,)](Tensor(), 1)))
+    del os.environ["TRITON_DIST_AUTOTUNE_MODE"]
+    tuned()(lambda: kernel[(1,)](Tensor(), 1))()
+    return {**said, "next": best(kernel)}
+
+
+def unwritable():
+    before = os.environ["TRITON_DIST_AUTOTUNE_HOME"]
+    file = pathlib.Path(tempfile.mkdtemp()) / "file"
+    file.write_text("")
+    os.environ["TRITON_DIST_AUTOTUNE_HOME"] = str(file / "below")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name in ("one", "two"):
+            kernel = make_kernel(clock, name=name)
+            tuned(persist=True)(lambda: kernel[(1,)](Tensor(), 1))()
+    os.environ["TRITON_DIST_AUTOTUNE_HOME"] = before
+    return {"warned": [str(w.message) for w in caught if "below" in str(w.message)]}
 
 
 def error_of(function):
