@@ -110,6 +110,7 @@ class Contextual {
       for (const CandidateRecord& c : tuning.candidates) {
         const auto& space = launcher.spec().candidates;
         const auto at = std::ranges::find(space, c.config.identity(), &Config::identity);
+        if (at == space.end()) continue;  // stored, and no longer one of them
         nb::list samples;
         for (const std::int64_t ns : c.samples_ns) samples.append(ns);
         candidates.append(

@@ -24,7 +24,7 @@ constexpr std::size_t k_samples_a_pass = 64;
 
 Context::Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
                  const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log,
-                 std::optional<std::size_t> stored)
+                 const std::optional<StoredChoice>& stored)
     : m_kernel(kernel),
       m_key(call.key),
       m_deps(software_of(*call.stream.device)),
@@ -38,7 +38,7 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
   if (m_field.open().empty() && agreement.alone())
     throw NoValidConfig(m_field.failure_text(kernel.spec().name));
   hold(attempt.held());
-  hold(stored);
+  if (stored && !m_held) start_from(*stored);
   if (agreement.alone() && m_held) {
     m_settled_alone = true;
     settle_held();
@@ -53,6 +53,41 @@ void Context::hold(std::optional<std::size_t> candidate) {
   if (m_held || !candidate || *candidate >= space.size()) return;
   m_held = m_field.find(space[*candidate].identity());
   if (m_held && !m_field.is_open(*m_held)) m_held.reset();
+}
+
+/// The stored best is the choice; where candidates are new, it is measured beside these, and the
+/// others keep what is known of them. By what ranks agree on: the candidates that pruning left in.
+void Context::start_from(const StoredChoice& stored) {
+  const auto admitted = [&](std::size_t i) {
+    return m_field.records()[i].status != Status::pruned;
+  };
+  const auto best = std::ranges::find_if(stored.ranking, admitted);
+  if (best == stored.ranking.end()) return;
+  const auto is_new = [&](std::size_t i) {
+    return std::ranges::find(stored.unknown, i) != stored.unknown.end();
+  };
+  m_held.reset();
+  if (std::ranges::none_of(stored.unknown, admitted)) {
+    m_held = *best;
+    return;
+  }
+  m_incumbent = *best;
+  for (const CandidateRecord& c : stored.tuning.candidates) {
+    const auto at = m_field.find(c.config.identity());
+    if (!at)
+      m_kept.push_back(c);
+    else if (*at != *m_incumbent && !is_new(*at) && admitted(*at))
+      m_field.records()[*at] = c;
+  }
+  // A candidate that an earlier budget left out has status `skipped`: give it a reason to stay out.
+  for (std::size_t i = 0; i < m_field.size(); ++i)
+    if (i != *m_incumbent && m_field.is_open(i) && !is_new(i))
+      m_field.end(i, Status::skipped, "not measured by the stored tuning");
+}
+
+void Context::adopt(const StoredChoice& stored) {
+  start_from(stored);
+  if (m_held) settle_held();
 }
 
 /// Inside the launch that found the context, since only there its arguments are at hand; nothing is
@@ -190,9 +225,11 @@ void Context::first_run(detail::Attempt& attempt) {
   }
 }
 
-/// The first candidate that has not failed: entry 0 wherever it works.
+/// The first candidate that has not failed: the stored best, else entry 0, wherever it works.
 void Context::run_stand_in(detail::Attempt& attempt) {
-  for (std::size_t i = 0; i < m_field.size(); ++i) {
+  const std::size_t first = m_incumbent.value_or(0);
+  for (std::size_t k = 0; k < m_field.size(); ++k) {
+    const std::size_t i = k == 0 ? first : k - (k <= first ? 1 : 0);
     if (!m_reasons[i].empty() || (!m_field.is_open(i) && m_field.records()[i].status != Status::ok))
       continue;
     try {
@@ -297,6 +334,9 @@ void Context::begin_measuring() {
   p.timed = m_settings.repeat;
   p.one_by_one = m_settings.environment.budget_seconds.has_value();
   const auto first = std::ranges::find(m_who, std::size_t{0});
+  if (m_incumbent)
+    if (const auto at = std::ranges::find(m_who, *m_incumbent); at != m_who.end())
+      p.incumbent = static_cast<std::uint32_t>(at - m_who.begin());
   p.default_candidate =
       first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
   m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p), !m_agreement.alone());
@@ -399,6 +439,7 @@ TuningRecord Context::tuning_record() const {
   TuningRecord t;
   t.deps = m_deps;
   t.candidates = m_field.records();
+  t.candidates.insert(t.candidates.end(), m_kept.begin(), m_kept.end());
   if (m_winner) t.winner = m_field.config(*m_winner).identity();
   t.default_config = m_field.config(0).identity();
   t.created = core::utc_now();

@@ -18,6 +18,7 @@
 #include "observe/context_log.hpp"
 #include "session/field.hpp"
 #include "session/settings.hpp"
+#include "session/stored_choice.hpp"
 #include "session/tuning.hpp"
 
 namespace disttune::session {
@@ -28,10 +29,10 @@ inline constexpr int k_idle_passes = 3;
 class Context {
  public:
   /// Born at a kernel's first launch with a new key; prunes, and compiles ahead where it can.
-  /// `stored`: the place of what another process has chosen.
+  /// `stored`: what another process has chosen.
   Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
           const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log,
-          std::optional<std::size_t> stored);
+          const std::optional<StoredChoice>& stored);
 
   Context(const Context&) = delete;  // the tuning calls back into this very object
   Context& operator=(const Context&) = delete;
@@ -49,10 +50,10 @@ class Context {
   /// Which choice this rank's kernel has for the key already, as a word for one MAX with its
   /// complement; 0: none.
   [[nodiscard]] std::int64_t held_word() const;
-  /// Has this choice, unless the kernel itself has one.
-  void hold(std::optional<std::size_t> candidate);
   /// All ranks have the same one.
   void settle_held();
+  /// On ranks: all go by this one.
+  void adopt(const StoredChoice& stored);
   void vote();  ///< what failed anywhere is launched nowhere from now on
   [[nodiscard]] bool batch_full() const;
   void reduce_and_advance();
@@ -89,6 +90,8 @@ class Context {
  private:
   enum class Phase { found, first_runs, measuring, decided, given_up };
 
+  void hold(std::optional<std::size_t> candidate);
+  void start_from(const StoredChoice& stored);
   void prepare(detail::Attempt& attempt);
   void begin_measuring();
   void take_step(const detail::Call& call, detail::Attempt& attempt);
@@ -122,10 +125,12 @@ class Context {
     std::vector<std::optional<Step>> pending;  ///< timed since the last `collect`; none: dropped
   };
   std::map<std::pair<const Device*, void*>, Timed> m_watches;
-  std::size_t m_timed_steps = 0;        ///< in this pass
-  std::vector<std::string> m_reasons;   ///< by field index
-  std::optional<std::size_t> m_held;    ///< field index
-  std::optional<std::size_t> m_winner;  ///< field index
+  std::size_t m_timed_steps = 0;           ///< in this pass
+  std::vector<std::string> m_reasons;      ///< by field index
+  std::optional<std::size_t> m_held;       ///< field index
+  std::optional<std::size_t> m_winner;     ///< field index
+  std::optional<std::size_t> m_incumbent;  ///< field index: the stored best, among newer ones
+  std::vector<CandidateRecord> m_kept;     ///< stored candidates that the space lacks now
   const Context* m_inner = nullptr;
   bool m_settled_alone = false;
   bool m_told = false;         ///< the front knows of the decision, in this pass

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -103,6 +105,7 @@ struct ContextualCall::Impl final : Pass {
     Stream stream;
     std::unique_ptr<session::KeptChoice> kept;  ///< null: choices are not kept
     Context context;
+    std::optional<TuningRecord> adopted;  ///< of another rank, to be stored here too
   };
 
   // ---- one launch
@@ -125,6 +128,7 @@ struct ContextualCall::Impl final : Pass {
   void compare_modes();
   [[nodiscard]] bool between_passes();
   void settle_what_all_hold();
+  void adopt_stored();
   void shake_hands();
   void agree_on_pass();
   void name_what_differs(std::size_t part);
@@ -148,7 +152,7 @@ struct ContextualCall::Impl final : Pass {
   std::set<std::string> untuned;  ///< what was answered without tuning, on ranks
   std::string refused;            ///< the first launch that MODE=strict refused, on ranks
   bool final_pass = false;
-  bool writer = true;  ///< this rank writes to its store
+  agree::Agreed agreed;  ///< on ranks
 };
 
 ContextualCall::Impl::Tools& ContextualCall::Impl::made_tools() {
@@ -375,7 +379,6 @@ void ContextualCall::Impl::settle_what_all_hold() {
   std::vector<std::int64_t> words;
   for (const auto& f : contexts)
     if (f->context.just_found()) {
-      if (f->kept) f->context.hold(f->kept->load(tools->agreement.shape(f->kept->hardware())));
       found.push_back(&f->context);
       words.push_back(f->context.held_word());
       words.push_back(~f->context.held_word());
@@ -384,6 +387,44 @@ void ContextualCall::Impl::settle_what_all_hold() {
   tools->agreement.reduce(words);
   for (std::size_t k = 0; k < found.size(); ++k)
     if (words[2 * k] > 0 && words[2 * k] == ~words[2 * k + 1]) found[k]->settle_held();
+  if (options.persist) adopt_stored();
+}
+
+/// What the lowest rank has in its store is the choice of all: the same list of contexts
+/// everywhere.
+void ContextualCall::Impl::adopt_stored() {
+  agree::Agreement& a = tools->agreement;
+  struct Offer {
+    Found* found;
+    std::string text;
+  };
+  constexpr std::size_t k_words = 4;  // the lowest holder, whether one lacks it, what all hold
+  std::vector<Offer> offers;
+  std::vector<std::int64_t> words;
+  for (const auto& f : contexts) {
+    if (!f->context.just_found()) continue;
+    f->kept->follow(agreed);
+    offers.push_back({f.get(), f->kept->offer(a.shape(f->kept->hardware()))});
+    const bool holds = !offers.back().text.empty();
+    const std::int64_t digest = agree::digest(offers.back().text);
+    words.insert(words.end(),
+                 {holds ? a.size() - a.rank() : 0, holds ? 0 : 1, holds ? digest : agree::k_nothing,
+                  holds ? ~digest : agree::k_nothing});
+  }
+  if (offers.empty()) return;
+  a.reduce_words(words, "stored choices");
+  for (std::size_t k = 0; k < offers.size(); ++k) {
+    const auto said = std::span(words).subspan(k * k_words, k_words);
+    if (said[0] <= 0) continue;
+    auto& [found, text] = offers[k];
+    const bool mine = !text.empty();
+    const bool everywhere = said[1] == 0 && said[2] == ~said[3];
+    if (!everywhere) a.broadcast(text, a.size() - static_cast<int>(said[0]));
+    const auto stored = found->kept->read(text);
+    if (!stored) continue;
+    found->context.adopt(*stored);
+    if (!(everywhere && mine)) found->adopted = stored->tuning;
+  }
 }
 
 void ContextualCall::Impl::shake_hands() {
@@ -403,7 +444,10 @@ void ContextualCall::Impl::shake_hands() {
                               {Value("strategy"), Value(s.strategy)}});
   if (!contexts.empty() && contexts.front()->kept)
     hello.store_id = contexts.front()->kept->store_id();
-  writer = tools->agreement.handshake(hello).writer;
+  hello.always_tune = s.environment.always_tune;
+  hello.version_check = s.environment.version_check;
+  hello.retry_crashed = s.environment.retry_crashed;
+  agreed = tools->agreement.handshake(hello);
 }
 
 /// One MAX after each pass: whether a rank is stuck, and whether all have launched the same. Both
@@ -474,9 +518,13 @@ void ContextualCall::Impl::warn_starved(const Context& c) const {
 
 void ContextualCall::Impl::publish() {
   // A rank that can write nowhere tries all the same: that warns.
-  for (const auto& f : contexts)
-    if (f->kept && f->context.tuned() && (writer || f->kept->store_id() == 0))
+  for (const auto& f : contexts) {
+    if (!f->kept || !(agreed.writer || f->kept->store_id() == 0)) continue;
+    if (f->context.tuned())
       f->kept->save(f->context.tuning_record());
+    else if (f->adopted && f->context.decided())
+      f->kept->save(*f->adopted);
+  }
   if (!decided) return;
   for (const auto& f : contexts)
     if (f->context.decided())

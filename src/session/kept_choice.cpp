@@ -9,25 +9,42 @@ namespace disttune::session {
 
 KeptChoice::KeptChoice(const detail::Launcher& kernel, const detail::Call& call,
                        const Settings& settings, const std::string& outer)
-    : m_call(call), m_target(kernel.state(), m_call) {
+    : m_call(call), m_target(kernel.state(), m_call), m_field(kernel.spec().candidates) {
   m_target.settings = settings;
   auto policy = settings.policy(*m_target.stream.device).entries();
   policy.emplace_back(Value("inside"), Value(outer));
   m_target.key.policy = Value::dict(std::move(policy));
 }
 
-std::optional<std::size_t> KeptChoice::load(const Value& group) {
+std::optional<StoredChoice> KeptChoice::load(const Value& group) {
   m_target.key.group = group;
   if (m_target.settings.environment.always_tune) return std::nullopt;
-  const auto& spec = m_target.launcher.spec;
-  const auto lookup = m_target.store.load(spec.name, m_target.key);
+  const auto lookup = m_target.store.load(m_target.launcher.spec.name, m_target.key);
   if (!lookup.record) return std::nullopt;
-  const Field field(spec.candidates);
   std::string why;
-  const auto stored = choose(*lookup.record, m_target.deps, m_target.settings, field, why);
-  // What the record does not know might be better: then all are tuned.
-  if (!stored || stored->ranking.empty() || !stored->unknown.empty()) return std::nullopt;
-  return field.space_index(stored->ranking.front());
+  return choose(*lookup.record, m_target.deps, m_target.settings, m_field, why);
+}
+
+void KeptChoice::follow(const agree::Agreed& agreed) {
+  auto& env = m_target.settings.environment;
+  env.always_tune = agreed.always_tune;
+  env.version_check = agreed.version_check;
+  env.retry_crashed = agreed.retry_crashed;
+}
+
+std::string KeptChoice::offer(const Value& group) {
+  const auto stored = load(group);
+  if (!stored) return {};
+  const auto& spec = m_target.launcher.spec;
+  return store::write_record(Record{spec.name, spec.module, m_target.key, {stored->tuning}, "{}"});
+}
+
+/// Whether other versions may serve was asked where it was offered: the tuning's own are no
+/// obstacle.
+std::optional<StoredChoice> KeptChoice::read(const std::string& offered) const {
+  const Record record = store::read_record(offered);
+  std::string why;
+  return choose(record, record.tunings.front().deps, m_target.settings, m_field, why);
 }
 
 void KeptChoice::save(const TuningRecord& tuning) {

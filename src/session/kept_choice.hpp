@@ -2,12 +2,12 @@
 // function-level launcher, whose policy names the outer function besides.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "session/cold_call.hpp"
+#include "session/stored_choice.hpp"
 
 namespace disttune::session {
 
@@ -18,9 +18,14 @@ class KeptChoice {
   KeptChoice(const KeptChoice&) = delete;  // the target refers to the call
   KeptChoice& operator=(const KeptChoice&) = delete;
 
-  /// The place in the kernel's space of what is stored for it; `group`: the shape of the ranks that
-  /// decide, None for one.
-  [[nodiscard]] std::optional<std::size_t> load(const Value& group);
+  /// What is stored and serves; `group`: the shape of the ranks that decide, None for one.
+  [[nodiscard]] std::optional<StoredChoice> load(const Value& group);
+  /// One rank's wish holds for all.
+  void follow(const agree::Agreed& agreed);
+  /// What this rank could hand on to the others, as text; empty: nothing.
+  [[nodiscard]] std::string offer(const Value& group);
+  /// What a rank has handed on.
+  [[nodiscard]] std::optional<StoredChoice> read(const std::string& offered) const;
   void save(const TuningRecord& tuning);
   [[nodiscard]] Value hardware() const { return m_target.key.hardware; }
   [[nodiscard]] std::uint64_t store_id() { return m_target.store.id(); }
@@ -28,6 +33,7 @@ class KeptChoice {
  private:
   detail::Call m_call;
   Target m_target;
+  Field m_field;
 };
 
 }  // namespace disttune::session

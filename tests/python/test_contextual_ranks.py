@@ -17,7 +17,7 @@ WORKER = pathlib.Path(__file__).parent / "workers" / "contextual_rank.py"
 def two(tmp_path_factory):
     return run(
         "slowest failing_one collectives held different_launches nothing_works new_keys modes "
-        "unwritable raised".split(),
+        "stored unwritable raised".split(),
         2,
         tmp_path_factory.mktemp("two"),
         worker=WORKER,
@@ -76,6 +76,18 @@ def test_different_modes_are_the_same_error(two):
     assert "MODE" in said[0]["text"]
     assert said[0]["text"] == said[1]["text"]
     assert said[0]["next"] == said[1]["next"]
+
+
+def test_a_record_that_one_rank_holds_is_adopted_and_grown_by_all(two):
+    for rank in (0, 1):
+        said = two["stored"][rank]
+        assert said["adopted"]["best"] == 2
+        assert said["adopted"]["passes"] <= 2
+        assert said["again"]["passes"] <= 2
+        assert said["grown"]["best"] == 1
+        # Entry 0 runs while the ranks have not spoken; of the stored ones the best alone.
+        assert said["grown"]["blocks"].count(4) == 0
+        assert said["files"] == 1
 
 
 def test_a_store_that_cannot_be_written_warns_once(two):

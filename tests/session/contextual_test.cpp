@@ -339,6 +339,28 @@ TEST_F(Contextual, BadTimesAreTakenAgain) {
   EXPECT_FALSE(device->held());
 }
 
+TEST_F(Contextual, NewCandidatesAreMeasuredBesideTheStoredBestOnly) {
+  const auto run = [&](const Space<Tile>& space) {
+    launches.clear();
+    const auto k = kernel("k", space);
+    auto with = options(1, 2);
+    with.persist = true;
+    const auto step = contextual("step", with, [&] { k(1); });
+    step();
+    return launches["k"].back().first;
+  };
+  EXPECT_EQ(run(tiles({4, 2})), 2);
+  EXPECT_EQ(run(tiles({4, 2})), 2);
+  EXPECT_EQ(launches["k"].size(), 1u);
+  EXPECT_EQ(run(tiles({4, 2, 8, 1})), 1);
+  EXPECT_EQ(launches["k"].size(), 3 * 3 + 1u);
+  EXPECT_EQ(launches_of("k", 4), 0u);
+  EXPECT_EQ(run(tiles({4, 3, 8, 1})), 1);
+  EXPECT_EQ(launches["k"].size(), 2 * 3 + 1u);
+  EXPECT_EQ(run(tiles({4, 2, 3, 8, 1})), 1);  // what a space lacked once is not forgotten
+  EXPECT_EQ(launches["k"].size(), 1u);
+}
+
 TEST_F(Contextual, AClockThatNeverMovesIsNamed) {
   const auto k = kernel("k", tiles({4, 2}));
   auto with = options(1, 2);
@@ -801,6 +823,32 @@ TEST_F(ContextualRanks, RanksThatAllDoNotTuneCompareTheirModesOnce) {
     EXPECT_EQ(at(g.rank()).launches["k"].back(), 1);
   });
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+TEST_F(ContextualRanks, NewCandidatesAreMeasuredBesideTheStoredBestOnly) {
+  const auto run = [&](const Space<Tile>& space, std::vector<int>& blocks) {
+    for (auto& rank : ranks) rank.launches.clear();
+    const auto errors = group.run([&](ProcessGroup& g) {
+      const auto k = kernel(g.rank(), "k", space);
+      auto with = options(g);
+      with.persist = true;
+      const auto step = contextual("step", with, [&] { k(1); });
+      step();
+    });
+    for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+    EXPECT_EQ(at(0).launches["k"], at(1).launches["k"]);
+    blocks = at(0).launches["k"];
+  };
+  std::vector<int> blocks;
+  run(tiles({4, 2}), blocks);
+  run(tiles({4, 2}), blocks);
+  EXPECT_EQ(blocks, (std::vector<int>{4, 2}));
+  run(tiles({4, 2, 1}), blocks);
+  EXPECT_EQ(blocks.back(), 1);
+  EXPECT_EQ(std::ranges::count(blocks, 4), 1);  // while the ranks had not spoken
+  run(tiles({8, 4, 2, 1}), blocks);
+  EXPECT_EQ(blocks.back(), 1);
+  EXPECT_EQ(std::ranges::count(blocks, 4) + std::ranges::count(blocks, 2), 0);
 }
 
 TEST_F(ContextualRanks, AClockThatNeverMovesOnOneRankIsNamedOnAll) {

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import warnings
@@ -155,6 +156,35 @@ def modes():
     del os.environ["TRITON_DIST_AUTOTUNE_MODE"]
     tuned()(lambda: kernel[(1,)](Tensor(), 1))()
     return {**said, "next": best(kernel)}
+
+
+def stored():
+    before = os.environ["TRITON_DIST_AUTOTUNE_HOME"]
+    os.environ["TRITON_DIST_AUTOTUNE_HOME"] = home = tempfile.mkdtemp()
+    passes = []
+
+    def call(*blocks):
+        kernel = make_kernel(clock, blocks, name="kept")
+        passes.clear()
+
+        def outer():
+            passes.append(1)
+            kernel[(1,)](Tensor(), 1)
+
+        tuned(persist=True)(outer)()
+        return {"best": best(kernel), "passes": len(passes), "blocks": blocks_of(kernel)}
+
+    said = {"first": call(4, 2)}
+    if RANK == 0:
+        shutil.rmtree(home)
+    said["adopted"] = call(4, 2)
+    said["again"] = call(4, 2)
+    if RANK == 1:
+        shutil.rmtree(home)
+    said["grown"] = call(8, 4, 2, 1)
+    said["files"] = len(list(pathlib.Path(home).rglob("*.json")))
+    os.environ["TRITON_DIST_AUTOTUNE_HOME"] = before
+    return said
 
 
 def unwritable():
