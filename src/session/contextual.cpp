@@ -255,7 +255,7 @@ void ContextualCall::Impl::run_pass(const std::function<void(Pass&)>& outer) {
 /// none had.
 std::string ContextualCall::Impl::stuck() {
   const std::lock_guard lock(mutex);
-  if (!tools || tools->agreement.alone()) return {};
+  if (!tools || tools->agreement.alone() || final_pass) return {};
   if (!refused.empty()) return refused;
   for (const auto& f : contexts)
     if (!f->context.stuck().empty())
