@@ -190,7 +190,8 @@ def main(report: Report) -> None:
         for name, tally in ways.items():
             tally.add(workload, regrets[name])
             print(
-                f"  {name:9} regret mean {statistics.mean(regrets[name]):7.3f} %  max {max(regrets[name]):7.3f} %"
+                f"  {name:9} regret mean {statistics.mean(regrets[name]):7.3f} %  "
+                f"max {max(regrets[name]):7.3f} %"
                 f"  tuning {statistics.median(seconds[name]):7.3f} s"
             )
     ways["hot"].report(report, "hot", (0.15, 1.2, 0.6))

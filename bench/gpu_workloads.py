@@ -1,6 +1,7 @@
 """The GPU workloads of the device figures: kernels, launchers, configuration spaces.
 
-Each entry of ``single_gpu()`` is ``(name, launcher, space)``; ``launcher(config)`` issues one run on the current stream.
+Each entry of ``single_gpu()`` is ``(name, launcher, space)``; ``launcher(config)`` issues one run
+on the current stream.
 Written against Triton 3.6; needs a CUDA device.
 """
 
@@ -115,7 +116,10 @@ def softmax(x, config):
 
 
 def allgather_matmul(shard, b, config, group=None):
-    """Two or more GPUs: gather the row shards of A over NCCL, then multiply. ``shard`` is (M / world, K)."""
+    """Two or more GPUs: gather the row shards of A over NCCL, then multiply.
+
+    ``shard`` is (M / world, K).
+    """
     world = torch.distributed.get_world_size(group)
     a = torch.empty(
         (shard.shape[0] * world, shard.shape[1]), device=shard.device, dtype=shard.dtype

@@ -9,7 +9,6 @@ import triton
 import triton.language as tl
 from triton_dist.autotuner import contextual_autotune
 
-
 BLOCK = 512
 
 

@@ -248,7 +248,7 @@ class ContextualCall:
         self._note_override(choices, entry, args, kwargs)
         return launch.finish()
 
-    def _launch_decided(  # noqa: PLR0917 - a launch, and what was found out about it
+    def _launch_decided(
         self,
         kernel: Any,
         original: Any,
@@ -271,7 +271,7 @@ class ContextualCall:
         args, kwargs = merged_arguments(kernel, args, kwargs, tuned)
         return kernel.fn.run(*args, **kwargs)
 
-    def _meet(  # noqa: PLR0917 - the same
+    def _meet(
         self,
         kernel: Any,
         original: Any,

@@ -21,10 +21,10 @@ def unify(
 ) -> list[str]:
     """Give all ranks the lowest rank's record of every key that any of them holds.
 
-    For pipelines whose ranks cannot tune in lockstep: they tune with `disttune.LOCAL`, then all call
-    this. What this rank had chosen alone for functions whose records changed is forgotten, so that
-    the next call takes the record's choice; what a group decided stays. Tunings of other software
-    versions stay in the records.
+    For pipelines whose ranks cannot tune in lockstep: they tune with `disttune.LOCAL`, then all
+    call this. What this rank had chosen alone for functions whose records changed is forgotten, so
+    that the next call takes the record's choice; what a group decided stays. Tunings of other
+    software versions stay in the records.
 
     Parameters
     ----------

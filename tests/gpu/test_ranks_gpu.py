@@ -1,4 +1,4 @@
-"""Two GPUs over NCCL, one rank each: the same choice, and control traffic beside the collectives."""
+"""Two GPUs over NCCL, one rank each: the same choice, control traffic beside the collectives."""
 
 from __future__ import annotations
 
