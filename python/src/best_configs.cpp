@@ -86,7 +86,7 @@ std::vector<std::string> keys_now(const LauncherState& state) {
 }
 
 template <class Body>
-PyObject* guarded(const Body& body) noexcept {
+PyObject* guarded(const Body& body) {
   try {
     return body().release();
   } catch (...) {

@@ -1,5 +1,6 @@
 #include "errors.hpp"
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 
 #include <array>
@@ -143,9 +144,11 @@ void Raised::restore() const {
   if (m_exception) set_exception(m_exception.get());
 }
 
-void set_from_current_exception() noexcept {
+void set_from_current_exception() {
   const ErrorClasses& classes = error_classes();
   try {
+    throw;
+  } catch (const abi::__forced_unwind&) {
     throw;
   } catch (const ErrorSet&) {
   } catch (const Raised& raised) {

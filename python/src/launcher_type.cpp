@@ -19,7 +19,7 @@ PyTypeObject* g_type = nullptr;
 
 /// Runs `body` for a slot or method: null with an exception set when it throws.
 template <class Body>
-PyObject* guarded(const Body& body) noexcept {
+PyObject* guarded(const Body& body) {
   try {
     return body().release();
   } catch (...) {

@@ -8,7 +8,10 @@ import functools
 import gc
 import inspect
 import math
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -588,3 +591,33 @@ def test_enum_members_and_dataclasses_in_keys(clock):
     f(Kind.B)
     f(1)
     assert list(f.best_configs) == [Kind.A, Kind.B, 1]
+
+
+def test_a_daemon_thread_in_warm_calls_does_not_spoil_the_end_of_the_program(tmp_path):
+    program = """
+import threading, disttune
+
+@disttune.autotune([{"b": 1}, {"b": 2}], key_fn=lambda x: x)
+def f(x, b):
+    started.set()
+    return b
+
+started = threading.Event()
+f(0)
+
+def serve():
+    while True:
+        f(0)
+
+started.clear()
+threading.Thread(target=serve, daemon=True).start()
+started.wait()
+print("bye")
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    environment = {**os.environ, "TRITON_DIST_AUTOTUNE_HOME": str(tmp_path / "store")}
+    done = subprocess.run(
+        [sys.executable, path], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "bye\n", "")
