@@ -38,10 +38,13 @@ class Ref {
   PyObject* m_object = nullptr;
 };
 
+// Whoever asks for the interpreter lock may be a daemon thread after the end of the program, whose
+// stack the interpreter unwinds there and then (errors.hpp): such functions are not noexcept.
+
 /// Holds the interpreter lock; for code that C++ threads reach.
 class Gil {
  public:
-  Gil() noexcept : m_state(PyGILState_Ensure()) {}
+  Gil() : m_state(PyGILState_Ensure()) {}
   ~Gil() { PyGILState_Release(m_state); }
   Gil(const Gil&) = delete;
   Gil& operator=(const Gil&) = delete;
@@ -54,7 +57,7 @@ class Gil {
 class NoGil {
  public:
   NoGil() noexcept : m_thread(PyEval_SaveThread()) {}
-  ~NoGil() { PyEval_RestoreThread(m_thread); }
+  ~NoGil() noexcept(false) { PyEval_RestoreThread(m_thread); }
   NoGil(const NoGil&) = delete;
   NoGil& operator=(const NoGil&) = delete;
 
@@ -94,7 +97,7 @@ inline void checked(int status) {
 
 /// PyObject_Vectorcall without a detour through the library: a warm call makes two of them.
 [[nodiscard]] inline PyObject* call_vector(PyObject* callable, PyObject* const* arguments,
-                                           std::size_t nargsf, PyObject* names) noexcept {
+                                           std::size_t nargsf, PyObject* names) {
   const vectorcallfunc direct = PyVectorcall_Function(callable);
   return direct != nullptr ? direct(callable, arguments, nargsf, names)
                            : PyObject_Vectorcall(callable, arguments, nargsf, names);
