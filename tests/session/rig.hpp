@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,11 +61,22 @@ class Session : public ::testing::Test {
          {"ALWAYS_TUNE", "VERSION_CHECK", "MODE", "STRATEGY", "WARMUP", "REPEAT", "TIMER", "CACHE",
           "BUDGET", "LAYERS", "RETRY_CRASHED", "TIMEOUT", "WORKERS", "PROGRESS", "LOG_LEVEL"})
       ::unsetenv((std::string("TRITON_DIST_AUTOTUNE_") + name).c_str());
+    // Processes that tune at the same time see each other by a file in the folder for temporary
+    // ones; the tests beside this one are not to be seen.
+    if (const char* before = std::getenv("TMPDIR")) m_tmpdir = before;
+    std::filesystem::create_directory(root / ".tmp");
+    ::setenv("TMPDIR", (root / ".tmp").c_str(), 1);
     set("HOME", root.string());
     set("CONTEXT_LOGS", (root / "context").string());
     set("LOG_LEVEL", "error");
   }
-  ~Session() override { std::filesystem::remove_all(root); }
+  ~Session() override {
+    if (m_tmpdir)
+      ::setenv("TMPDIR", m_tmpdir->c_str(), 1);
+    else
+      ::unsetenv("TMPDIR");
+    std::filesystem::remove_all(root);
+  }
 
   static void set(const std::string& name, const std::string& value) {
     ::setenv(("TRITON_DIST_AUTOTUNE_" + name).c_str(), value.c_str(), 1);
@@ -95,6 +108,9 @@ class Session : public ::testing::Test {
   std::function<std::int64_t(int)> cost = [](int block) { return 1000 * block; };
   std::function<void(const Tile&, int)> on_run;
   std::vector<std::pair<int, int>> runs;  ///< (block, n), in order
+
+ private:
+  std::optional<std::string> m_tmpdir;  ///< what it was before
 };
 
 }  // namespace disttune::test
