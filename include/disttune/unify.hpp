@@ -13,8 +13,8 @@
 DISTTUNE_NAMESPACE_BEGIN
 
 struct UnifyOptions {
-  std::optional<std::string> store =
-      {};                 ///< folder of this rank's records; nothing: the environment's
+  /// The folder of this rank's records; nothing: the environment's.
+  std::optional<std::string> store = {};
   std::string name = {};  ///< of one function; empty: all that the ranks hold
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };

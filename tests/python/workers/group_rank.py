@@ -220,6 +220,7 @@ def crossed():
     seats = []
     thread = threading.Thread(target=lambda: seats.append(resolve_group(first, timeout=20.0)))
     thread.start()
+    # Both are under way at once; the outcome does not depend on how far the first one has come.
     while thread.is_alive() and not _groups._meetings.get(first):
         time.sleep(1e-4)
     return {
