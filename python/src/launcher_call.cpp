@@ -13,8 +13,8 @@ namespace {
 void tell_group(PyObject* autotune_pg) {
   const GroupSeat seat = known_group(autotune_pg);
   if (seat.group == nullptr) return;
-  const std::string why =
-      "its key could not be made: " + type_name(reinterpret_cast<PyTypeObject*>(PyErr_Occurred()));
+  const std::string why = "it raised before its key was known: " +
+                          type_name(reinterpret_cast<PyTypeObject*>(PyErr_Occurred()));
   const Raised raised = Raised::take();
   {
     const NoGil released;

@@ -204,7 +204,7 @@ detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
   if (!best) throw Error(fmt::format("disttune: the adopted record does not serve: {}", why));
   m_stored->differences = store::deps_differences(record.tunings.front().deps, m_target.deps);
   if (agreed.retry_crashed && holds_crashed()) return retry_crashed(*best);
-  warn_of_versions(m_stored->differences);
+  warn_of_versions(m_target.launcher.spec.name, m_stored->differences, m_lookup.file.string());
   m_agreement.finish(m_field.config(*best).identity().text());
   if (m_writer && !(agreed.record_everywhere && mine)) save(record);
   return outcome(*best, mine ? "stored" : "adopted");
@@ -231,7 +231,7 @@ detail::Outcome ColdCall::retry_crashed(std::size_t best) {
       if (const auto at = m_field.find(c.config.identity());
           c.status == Status::crashed && at && m_field.is_open(*at))
         m_stored->unknown.push_back(*at);
-    open_for_tuning();
+    m_kept = take_over(*m_stored, best, m_field);
   }
   return tune();
 }
@@ -327,7 +327,7 @@ std::optional<std::size_t> ColdCall::stored_winner() {
     for (const std::size_t i : m_stored->unknown)
       (m_attempt.admits(m_field.space_index(i)) ? fresh : refused).push_back(i);
   if (fresh.empty()) {
-    warn_of_versions(m_stored->differences);
+    warn_of_versions(m_target.launcher.spec.name, m_stored->differences, m_lookup.file.string());
     return *winner;
   }
   m_incumbent = *winner;
@@ -342,37 +342,8 @@ std::optional<std::size_t> ColdCall::stored_winner() {
   m_miss_reason += "; they are measured against its best";
   for (const std::size_t i : refused)
     m_field.end(i, Status::pruned, "refused by the prune function");
-  open_for_tuning();
+  m_kept = take_over(*m_stored, *winner, m_field);
   return std::nullopt;
-}
-
-void ColdCall::warn_of_versions(const std::vector<std::string>& differences) const {
-  if (differences.empty()) return;
-  observe::message(
-      Level::warning,
-      fmt::format(
-          "disttune: '{}': the stored choice was tuned under other versions ({}); it is used all "
-          "the same (VERSION_CHECK=1 tunes again): {}",
-          m_target.launcher.spec.name, fmt::join(differences, "; "), m_lookup.file.string()),
-      fmt::format("deps {}", m_lookup.file.string()));
-}
-
-/// An incremental tuning: the record's candidates keep what is known of them, except its best,
-/// which is measured again beside the new ones.
-void ColdCall::open_for_tuning() {
-  for (const CandidateRecord& c : m_stored->tuning.candidates) {
-    const auto at = m_field.find(c.config.identity());
-    if (!at)
-      m_kept.push_back(c);
-    else if (*at != *m_incumbent && m_field.is_open(*at) &&
-             std::ranges::find(m_stored->unknown, *at) == m_stored->unknown.end())
-      m_field.records()[*at] = c;
-  }
-  // A candidate that an earlier budget left out has status `skipped`: give it a reason to stay out.
-  for (std::size_t i = 0; i < m_field.size(); ++i)
-    if (i != *m_incumbent && m_field.is_open(i) &&
-        std::ranges::find(m_stored->unknown, i) == m_stored->unknown.end())
-      m_field.end(i, Status::skipped, "not measured by the stored tuning");
 }
 
 detail::Outcome ColdCall::miss_without_tuning() {

@@ -45,13 +45,11 @@ class ColdCall {
   void look_up();
   [[nodiscard]] std::optional<std::size_t> stored_winner();
   [[nodiscard]] std::optional<std::size_t> earlier_winner() const;
-  void warn_of_versions(const std::vector<std::string>& differences) const;
   [[nodiscard]] detail::Outcome decide_alone();
   [[nodiscard]] detail::Outcome decide_together();
   [[nodiscard]] detail::Outcome miss_without_tuning();
   [[nodiscard]] detail::Outcome first_that_works();
   [[nodiscard]] detail::Outcome tune();
-  void open_for_tuning();
   void read_remains();
   void leave_out_crashed();
   void resume_alone();

@@ -38,7 +38,7 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
   if (m_field.open().empty() && agreement.alone())
     throw NoValidConfig(m_field.failure_text(kernel.spec().name));
   hold(attempt.held());
-  if (stored && !m_held) start_from(*stored);
+  if (stored && !m_held) start_from(*stored, !stored->differences.empty());
   if (agreement.alone() && m_held) {
     m_settled_alone = true;
     settle_held();
@@ -55,38 +55,27 @@ void Context::hold(std::optional<std::size_t> candidate) {
   if (m_held && !m_field.is_open(*m_held)) m_held.reset();
 }
 
-/// The stored best is the choice; where candidates are new, it is measured beside these, and the
-/// others keep what is known of them. By what ranks agree on: the candidates that pruning left in.
-void Context::start_from(const StoredChoice& stored) {
+/// The stored best is the choice; where candidates are new, it is measured beside these, and beside
+/// all where samples of other versions would count as those of this one. By what ranks agree on:
+/// the candidates that pruning left in.
+void Context::start_from(const StoredChoice& stored, bool other_versions) {
   const auto admitted = [&](std::size_t i) {
     return m_field.records()[i].status != Status::pruned;
   };
   const auto best = std::ranges::find_if(stored.ranking, admitted);
   if (best == stored.ranking.end()) return;
-  const auto is_new = [&](std::size_t i) {
-    return std::ranges::find(stored.unknown, i) != stored.unknown.end();
-  };
   m_held.reset();
   if (std::ranges::none_of(stored.unknown, admitted)) {
     m_held = *best;
+    warn_of_versions(m_kernel.spec().name, stored.differences, m_key.text());
     return;
   }
   m_incumbent = *best;
-  for (const CandidateRecord& c : stored.tuning.candidates) {
-    const auto at = m_field.find(c.config.identity());
-    if (!at)
-      m_kept.push_back(c);
-    else if (*at != *m_incumbent && !is_new(*at) && admitted(*at))
-      m_field.records()[*at] = c;
-  }
-  // A candidate that an earlier budget left out has status `skipped`: give it a reason to stay out.
-  for (std::size_t i = 0; i < m_field.size(); ++i)
-    if (i != *m_incumbent && m_field.is_open(i) && !is_new(i))
-      m_field.end(i, Status::skipped, "not measured by the stored tuning");
+  if (!other_versions) m_kept = take_over(stored, *best, m_field);
 }
 
-void Context::adopt(const StoredChoice& stored) {
-  start_from(stored);
+void Context::adopt(const StoredChoice& stored, bool other_versions) {
+  start_from(stored, other_versions);
   if (m_held) settle_held();
 }
 

@@ -52,8 +52,9 @@ class Context {
   [[nodiscard]] std::int64_t held_word() const;
   /// All ranks have the same one.
   void settle_held();
-  /// On ranks: all go by this one.
-  void adopt(const StoredChoice& stored);
+  /// On ranks: all go by this one. `other_versions`: it was tuned under others than those of the
+  /// rank that handed it on.
+  void adopt(const StoredChoice& stored, bool other_versions);
   void vote();  ///< what failed anywhere is launched nowhere from now on
   [[nodiscard]] bool batch_full() const;
   void reduce_and_advance();
@@ -91,7 +92,7 @@ class Context {
   enum class Phase { found, first_runs, measuring, decided, given_up };
 
   void hold(std::optional<std::size_t> candidate);
-  void start_from(const StoredChoice& stored);
+  void start_from(const StoredChoice& stored, bool other_versions);
   void prepare(detail::Attempt& attempt);
   void begin_measuring();
   void take_step(const detail::Call& call, detail::Attempt& attempt);

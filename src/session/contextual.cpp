@@ -394,22 +394,20 @@ void ContextualCall::Impl::settle_what_all_hold() {
 /// everywhere.
 void ContextualCall::Impl::adopt_stored() {
   agree::Agreement& a = tools->agreement;
-  struct Offer {
-    Found* found;
-    std::string text;
-  };
-  constexpr std::size_t k_words = 4;  // the lowest holder, whether one lacks it, what all hold
-  std::vector<Offer> offers;
+  // The lowest holder and whether its versions are others, whether a rank has none, what all hold.
+  constexpr std::size_t k_words = 4;
+  std::vector<std::pair<Found*, std::string>> offers;
   std::vector<std::int64_t> words;
   for (const auto& f : contexts) {
     if (!f->context.just_found()) continue;
     f->kept->follow(agreed);
-    offers.push_back({f.get(), f->kept->offer(a.shape(f->kept->hardware()))});
-    const bool holds = !offers.back().text.empty();
-    const std::int64_t digest = agree::digest(offers.back().text);
+    auto [text, other_versions] = f->kept->offer(a.shape(f->kept->hardware()));
+    const bool holds = !text.empty();
+    const std::int64_t digest = agree::digest(text);
     words.insert(words.end(),
-                 {holds ? a.size() - a.rank() : 0, holds ? 0 : 1, holds ? digest : agree::k_nothing,
-                  holds ? ~digest : agree::k_nothing});
+                 {holds ? 2 * (a.size() - a.rank()) + (other_versions ? 1 : 0) : 0, holds ? 0 : 1,
+                  holds ? digest : agree::k_nothing, holds ? ~digest : agree::k_nothing});
+    offers.emplace_back(f.get(), std::move(text));
   }
   if (offers.empty()) return;
   a.reduce_words(words, "stored choices");
@@ -419,10 +417,10 @@ void ContextualCall::Impl::adopt_stored() {
     auto& [found, text] = offers[k];
     const bool mine = !text.empty();
     const bool everywhere = said[1] == 0 && said[2] == ~said[3];
-    if (!everywhere) a.broadcast(text, a.size() - static_cast<int>(said[0]));
+    if (!everywhere) a.broadcast(text, a.size() - static_cast<int>(said[0] / 2));
     const auto stored = found->kept->read(text);
     if (!stored) continue;
-    found->context.adopt(*stored);
+    found->context.adopt(*stored, said[0] % 2 != 0);
     if (!(everywhere && mine)) found->adopted = stored->tuning;
   }
 }

@@ -32,19 +32,23 @@ void KeptChoice::follow(const agree::Agreed& agreed) {
   env.retry_crashed = agreed.retry_crashed;
 }
 
-std::string KeptChoice::offer(const Value& group) {
+KeptChoice::Offer KeptChoice::offer(const Value& group) {
   const auto stored = load(group);
   if (!stored) return {};
   const auto& spec = m_target.launcher.spec;
-  return store::write_record(Record{spec.name, spec.module, m_target.key, {stored->tuning}, "{}"});
+  const Record record{spec.name, spec.module, m_target.key, {stored->tuning}, "{}"};
+  return {store::write_record(record), !stored->differences.empty()};
 }
 
 /// Whether other versions may serve was asked where it was offered: the tuning's own are no
 /// obstacle.
 std::optional<StoredChoice> KeptChoice::read(const std::string& offered) const {
   const Record record = store::read_record(offered);
+  const Value& deps = record.tunings.front().deps;
   std::string why;
-  return choose(record, record.tunings.front().deps, m_target.settings, m_field, why);
+  auto stored = choose(record, deps, m_target.settings, m_field, why);
+  if (stored) stored->differences = store::deps_differences(deps, m_target.deps);
+  return stored;
 }
 
 void KeptChoice::save(const TuningRecord& tuning) {

@@ -22,9 +22,13 @@ class KeptChoice {
   [[nodiscard]] std::optional<StoredChoice> load(const Value& group);
   /// One rank's wish holds for all.
   void follow(const agree::Agreed& agreed);
-  /// What this rank could hand on to the others, as text; empty: nothing.
-  [[nodiscard]] std::string offer(const Value& group);
-  /// What a rank has handed on.
+  /// What this rank could hand on to the others.
+  struct Offer {
+    std::string text;  ///< a record; empty: nothing
+    bool other_versions = false;
+  };
+  [[nodiscard]] Offer offer(const Value& group);
+  /// What a rank has handed on; its `differences` are those from this rank's versions.
   [[nodiscard]] std::optional<StoredChoice> read(const std::string& offered) const;
   void save(const TuningRecord& tuning);
   [[nodiscard]] Value hardware() const { return m_target.key.hardware; }

@@ -26,8 +26,10 @@ double seconds_since(Clock::time_point start) {
 /// Tells those who wait for the device when a run begins.
 class WatchedAttempt final : public detail::Attempt {
  public:
-  explicit WatchedAttempt(detail::Attempt& inner) : m_inner(inner) {}
-  ~WatchedAttempt() { DeviceTurn::runs_end(); }
+  explicit WatchedAttempt(detail::Attempt& inner)
+      : m_inner(inner), m_is_nested(DeviceTurn::in_run()) {}
+  /// Behind a tuning inside a run, that run goes on.
+  ~WatchedAttempt() { m_is_nested ? DeviceTurn::run_begins() : DeviceTurn::runs_end(); }
   WatchedAttempt(const WatchedAttempt&) = delete;
   WatchedAttempt& operator=(const WatchedAttempt&) = delete;
   void begin_visit(std::size_t candidate, std::size_t runs) override {
@@ -43,6 +45,7 @@ class WatchedAttempt final : public detail::Attempt {
 
  private:
   detail::Attempt& m_inner;
+  bool m_is_nested;
 };
 
 class Measuring {

@@ -102,6 +102,9 @@ void DeviceTurn::run_begins() noexcept {
 void DeviceTurn::runs_end() noexcept {
   if (t_run_began_ns != nullptr) t_run_began_ns->store(0, std::memory_order_relaxed);
 }
+bool DeviceTurn::in_run() noexcept {
+  return t_run_began_ns != nullptr && t_run_began_ns->load(std::memory_order_relaxed) != 0;
+}
 std::chrono::nanoseconds& DeviceTurn::patience() noexcept {
   static std::chrono::nanoseconds value = std::chrono::seconds(10);
   return value;
@@ -135,7 +138,7 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait
   seat.owner = std::this_thread::get_id();
   seat.process = ::getpid();
   if (++seat.depth == 1) {
-    t_run_began_ns = &seat.run_began_ns;
+    turn->m_outer = std::exchange(t_run_began_ns, &seat.run_began_ns);
     turn->lock_among_processes(device);
   }
   return turn;
@@ -164,7 +167,7 @@ DeviceTurn::~DeviceTurn() {
   const std::lock_guard lock(m_seat->mutex);
   if (--m_seat->depth > 0) return;
   runs_end();
-  t_run_began_ns = nullptr;
+  t_run_began_ns = m_outer;
   m_seat->holds_up = false;
   m_seat->freed.notify_one();
 }

@@ -2,7 +2,9 @@
 // thread, and the hooks of the front end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,9 +38,10 @@ class DeviceTurn {
   /// Another process of this user was tuning on the device when the turn began: times may be
   /// spoiled.
   [[nodiscard]] bool contended() const noexcept { return m_contended; }
-  /// The thread that has a turn begins a run, and is between runs again.
+  /// The thread that has a turn begins a run; `in_run` until it says that it is between runs again.
   static void run_begins() noexcept;
   static void runs_end() noexcept;
+  [[nodiscard]] static bool in_run() noexcept;
   /// Ten seconds; tests take less.
   static std::chrono::nanoseconds& patience() noexcept;
 
@@ -47,6 +50,7 @@ class DeviceTurn {
   void lock_among_processes(const Device& device);
 
   std::shared_ptr<Seat> m_seat;
+  std::atomic<std::int64_t>* m_outer = nullptr;  ///< of this thread's turn on another device
   int m_lock = -1;  ///< holds an advisory lock on a file of this user and device
   bool m_contended = false;
 };

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "observe/observe.hpp"
+
 namespace disttune::session {
 namespace {
 
@@ -61,6 +63,38 @@ std::optional<StoredChoice> choose(const Record& record, const Value& deps,
     return std::nullopt;
   }
   return choice;
+}
+
+std::vector<CandidateRecord> take_over(const StoredChoice& stored, std::size_t best, Field& field) {
+  const auto keeps = [&](std::size_t i) {
+    return i != best && field.records()[i].status != Status::pruned &&
+           std::ranges::find(stored.unknown, i) == stored.unknown.end();
+  };
+  std::vector<CandidateRecord> lacking;
+  for (const CandidateRecord& c : stored.tuning.candidates) {
+    const auto at = field.find(c.config.identity());
+    if (!at)
+      lacking.push_back(c);
+    else if (keeps(*at))
+      field.records()[*at] = c;
+  }
+  // A candidate that an earlier budget left out has status `skipped`: give it a reason to stay out.
+  for (std::size_t i = 0; i < field.size(); ++i)
+    if (keeps(i) && field.is_open(i))
+      field.end(i, Status::skipped, "not measured by the stored tuning");
+  return lacking;
+}
+
+void warn_of_versions(std::string_view name, const std::vector<std::string>& differences,
+                      std::string_view where) {
+  if (differences.empty()) return;
+  observe::message(
+      Level::warning,
+      fmt::format(
+          "disttune: '{}': the stored choice was tuned under other versions ({}); it is used all "
+          "the same (VERSION_CHECK=1 tunes again): {}",
+          name, fmt::join(differences, "; "), where),
+      fmt::format("deps {} {}", name, where));
 }
 
 }  // namespace disttune::session

@@ -34,4 +34,15 @@ struct StoredChoice {
                                                  const Settings& settings, const Field& field,
                                                  std::string& why);
 
+/// An incremental tuning: every candidate that is not pruned keeps what the stored tuning knows of
+/// it, except `best`, which is measured again beside those that are new. Returns the stored
+/// candidates that the space lacks now.
+[[nodiscard]] std::vector<CandidateRecord> take_over(const StoredChoice& stored, std::size_t best,
+                                                     Field& field);
+
+/// Once for each `where` (a file, a key): the choice serves though the environment differs in these
+/// fields; nothing when there are none.
+void warn_of_versions(std::string_view name, const std::vector<std::string>& differences,
+                      std::string_view where);
+
 }  // namespace disttune::session

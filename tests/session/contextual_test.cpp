@@ -361,6 +361,29 @@ TEST_F(Contextual, NewCandidatesAreMeasuredBesideTheStoredBestOnly) {
   EXPECT_EQ(launches["k"].size(), 1u);
 }
 
+TEST_F(Contextual, AStoredChoiceOfOtherVersionsServesWithAWarningAndLendsNoSamples) {
+  std::string version = "1";
+  detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
+  const Warnings warnings;
+  const auto run = [&](const Space<Tile>& space) {
+    launches.clear();
+    const auto k = kernel("k", space);
+    auto with = options(1, 2);
+    with.persist = true;
+    contextual("step", with, [&] { k(1); })();
+    return launches["k"].back().first;
+  };
+  EXPECT_EQ(run(tiles({4, 2})), 2);
+  version = "2";
+  EXPECT_EQ(run(tiles({4, 2})), 2);
+  EXPECT_EQ(launches["k"].size(), 1u);
+  EXPECT_EQ(warnings.with("under other versions (compiler"), 1u);
+  EXPECT_EQ(run(tiles({4, 2, 8})), 2);
+  EXPECT_EQ(launches["k"].size(), 3 * 3 + 1u) << "all were measured anew";
+  EXPECT_EQ(warnings.with("under other versions"), 1u);
+  detail::set_software_provider({});
+}
+
 TEST_F(Contextual, AClockThatNeverMovesIsNamed) {
   const auto k = kernel("k", tiles({4, 2}));
   auto with = options(1, 2);

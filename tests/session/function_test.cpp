@@ -9,7 +9,22 @@
 namespace disttune::test {
 namespace {
 
-using Function = Session;
+class Function : public Session {
+ protected:
+  /// Candidate 1 is wrong by half, and the reference says so.
+  auto half(const Space<Tile>& space) {
+    return autotune(
+               "half", space, [](int n) { return n; },
+               [this](const Tile& t, int n) {
+                 run(t, n);
+                 return t.block == 1 ? n / 2 : n;
+               })
+        .timer(clock.reader())
+        .check([](const Tile&, int result, int n) {
+          return result == n ? std::nullopt : std::optional<std::string>("half of it");
+        });
+  }
+};
 
 TEST_F(Function, RunsFivePlusTenACandidateInListOrderThenTheWinnerOnce) {
   const auto tuned = scale({{3}, {1}, {2}});
@@ -178,17 +193,7 @@ TEST_F(Function, S69_ModeFirstTakesTheFirstThatWorksWithoutTiming) {
 
 TEST_F(Function, ModeFirstTakesTheFirstWithARightResult) {
   set("MODE", "first");
-  const auto tuned =
-      autotune(
-          "half", Space<Tile>{{1}, {2}, {3}}, [](int n) { return n; },
-          [this](const Tile& t, int n) {
-            run(t, n);
-            return t.block == 1 ? n / 2 : n;
-          })
-          .timer(clock.reader())
-          .check([](const Tile&, int result, int n) {
-            return result == n ? std::nullopt : std::optional<std::string>("half of it");
-          });
+  const auto tuned = half({{1}, {2}, {3}});
   EXPECT_EQ(tuned(8), 8);
   EXPECT_EQ(runs_of(1), 1u);
   EXPECT_EQ(runs_of(2), 2u);
@@ -321,17 +326,7 @@ TEST_F(Function, S67_TheBudgetEndsTheTuningAndTheRecordSaysSo) {
 }
 
 TEST_F(Function, S59_AWrongResultNeverWinsAndCostsOneMoreRun) {
-  const auto tuned =
-      autotune(
-          "half", Space<Tile>{{1}, {2}}, [](int n) { return n; },
-          [this](const Tile& t, int n) {
-            run(t, n);
-            return t.block == 1 ? n / 2 : n;
-          })
-          .timer(clock.reader())
-          .check([](const Tile&, int result, int n) {
-            return result == n ? std::nullopt : std::optional<std::string>("half of it");
-          });
+  const auto tuned = half({{1}, {2}});
   EXPECT_EQ(tuned(8), 8);
   EXPECT_EQ(runs_of(1), 1u);
   EXPECT_EQ(runs_of(2), 1 + 15 + 1u);
