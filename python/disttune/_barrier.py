@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
-from ._groups import resolve_group
+from ._groups import checked_timeout, resolve_group
 
 __all__ = ["barrier"]
 
@@ -30,8 +30,7 @@ def barrier(group: Any = None, timeout: float = 600.0) -> None:
     Disagreement
         A rank is in another call.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise ValueError(f"disttune: barrier(timeout={timeout!r}): seconds above 0")
+    seconds = checked_timeout("barrier", timeout)
     seat = resolve_group(group)
     if seat is not None:
-        _core.barrier(seat, float(timeout))
+        _core.barrier(seat, seconds)

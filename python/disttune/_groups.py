@@ -17,7 +17,13 @@ from typing import Any
 from . import _core
 from ._store_meeting import join
 
-__all__ = ["LOCAL", "default_group_is_set", "resolve_group", "set_default_group"]
+__all__ = [
+    "LOCAL",
+    "checked_timeout",
+    "default_group_is_set",
+    "resolve_group",
+    "set_default_group",
+]
 
 
 class _Local:
@@ -103,6 +109,13 @@ def resolve_group(group: Any = None, timeout: float | None = None) -> _core.Proc
     if isinstance(group, _core.ProcessGroup):
         return group
     return _seat(group, _timeout() if timeout is None else timeout)
+
+
+def checked_timeout(call: str, timeout: Any) -> float:
+    """Return the seconds that a call may wait; ValueError for what is none."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise ValueError(f"disttune: {call}(timeout={timeout!r}): seconds above 0")
+    return float(timeout)
 
 
 def _check_kind(group: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core
 from ._function import forget_choices_of_this_rank
-from ._groups import resolve_group
+from ._groups import checked_timeout, resolve_group
 
 __all__ = ["unify"]
 
@@ -50,14 +50,13 @@ def unify(
     Disagreement
         A rank is in another call, or asks for another name.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise ValueError(f"disttune: unify(timeout={timeout!r}): seconds above 0")
+    seconds = checked_timeout("unify", timeout)
     if not isinstance(name, str):
         raise TypeError(f"disttune: unify(name={name!r}): a function's name is wanted")
     folder = None if store is None else os.fsdecode(os.fspath(store))
     seat = resolve_group(group)
     if seat is None:
         return []
-    changed = _core.unify(seat, folder, name, float(timeout))
+    changed = _core.unify(seat, folder, name, seconds)
     forget_choices_of_this_rank(changed)
     return changed

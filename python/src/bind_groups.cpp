@@ -92,6 +92,11 @@ class PythonGroup final : public ProcessGroup {
   }
 };
 
+std::chrono::nanoseconds duration_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 ProcessGroup* group_pointer(PyObject* object) noexcept {
@@ -128,18 +133,16 @@ void bind_groups(nb::module_& m) {
       "barrier",
       [](ProcessGroup& group, double seconds) {
         const NoGil released;
-        barrier(group, std::chrono::duration_cast<std::chrono::nanoseconds>(
-                           std::chrono::duration<double>(seconds)));
+        barrier(group, duration_of(seconds));
       },
       nb::arg("group"), nb::arg("timeout"), "Return when all ranks are here.");
   m.def(
       "unify",
       [](ProcessGroup& group, std::optional<std::string> store, std::string name, double seconds) {
         const NoGil released;
-        return unify(group, {.store = std::move(store),
-                             .name = std::move(name),
-                             .timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                 std::chrono::duration<double>(seconds))});
+        return unify(
+            group,
+            {.store = std::move(store), .name = std::move(name), .timeout = duration_of(seconds)});
       },
       nb::arg("group"), nb::arg("store").none(), nb::arg("name"), nb::arg("timeout"),
       "Give all ranks the lowest rank's records; the names of functions that changed here.");

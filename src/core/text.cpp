@@ -102,4 +102,8 @@ bool is_utf8(std::string_view bytes) noexcept {
   return true;
 }
 
+std::string unreadable_cause(std::string_view root, std::string_view reason) {
+  return fmt::format("unreadable {}: {}", root, reason);
+}
+
 }  // namespace disttune::core

@@ -16,4 +16,8 @@ namespace disttune::core {
 /// Whether the bytes are valid UTF-8 (no surrogates, no overlong forms).
 [[nodiscard]] bool is_utf8(std::string_view bytes) noexcept;
 
+/// The cause of warnings about a folder of records that cannot be read or logged to: one, whichever
+/// of its files is met first.
+[[nodiscard]] std::string unreadable_cause(std::string_view root, std::string_view reason);
+
 }  // namespace disttune::core

@@ -101,7 +101,7 @@ class Listener {
     if (text.starts_with(k_prefix)) text.remove_prefix(k_prefix.size());
     if (m_log.write(level, text)) return;
     const std::string root = m_log.file().parent_path().parent_path().string();
-    if (!first_of(fmt::format("unreadable {}: {}", root, m_log.problem()))) return;  // said already
+    if (!first_of(core::unreadable_cause(root, m_log.problem()))) return;  // said already
     // A store that cannot be written is one cause, whichever of its files is met first.
     message(
         Level::warning,

@@ -17,49 +17,6 @@ namespace {
 
 using core::Mode;
 
-RecordKey record_key(detail::LauncherState& launcher, const detail::Call& call,
-                     const Settings& settings, const Device& device) {
-  RecordKey key;
-  key.identity = launcher.identity();
-  key.key = call.key;
-  key.hardware = device.fingerprint();
-  key.policy = settings.policy(device);
-  key.overwritten = call.overwritten;
-  return key;
-}
-
-Stream with_device(Stream stream) { return stream.device ? std::move(stream) : host(); }
-
-/// Samples are resumed only where they would mean the same: equal counts and versions.
-Value journal_policy(const Settings& settings, const Value& deps) {
-  return Value::tuple({Value(settings.strategy), Value(settings.warmup), Value(settings.repeat),
-                       Value(settings.checked), deps});
-}
-
-}  // namespace
-
-Target::Target(detail::LauncherState& l, const detail::Call& c, const Defaults& defaults)
-    : launcher(l),
-      call(c),
-      settings(settings_of(l.spec.options, defaults)),
-      stream(with_device(c.stream)),
-      store(settings.store(l.spec.options)),
-      key(record_key(l, c, settings, *stream.device)),
-      deps(software_of(*stream.device)) {}
-
-void Target::fill_in_known_group() {
-  if (call.group == nullptr || call.group->size() == 1) return;
-  if (const auto shape = agree::known_shape(*call.group)) key.group = *shape;
-}
-
-store::Remains Target::remains() const {
-  if (!store.root()) return {};
-  return store::read_remains(store.file(launcher.spec.name, key), key.text(),
-                             journal_policy(settings, deps));
-}
-
-namespace {
-
 /// What the environment says may be refused on this rank alone: the others must not wait for it.
 Target target_of(detail::LauncherState& launcher, const detail::Call& call) {
   try {
@@ -456,7 +413,7 @@ Measured ColdCall::measure() {
   const auto& root = m_target.store.root();
   store::Journal journal(
       root ? m_target.store.file(spec.name, m_target.key) : std::filesystem::path{},
-      m_target.key.text(), journal_policy(m_target.settings, m_target.deps));
+      m_target.key.text(), m_target.journal_policy());
   try {
     Measured measured =
         measure_field({spec, m_target.settings, *m_target.stream.device, m_target.stream, m_field,

@@ -9,31 +9,11 @@
 #include "agree/agreement.hpp"
 #include "disttune/detail/attempt.hpp"
 #include "session/field.hpp"
-#include "session/launcher_state.hpp"
 #include "session/measuring.hpp"
-#include "session/settings.hpp"
 #include "session/stored_choice.hpp"
+#include "session/target.hpp"
 
 namespace disttune::session {
-
-/// What a call's key, device and settings come to; shared with `explain` and `result`.
-struct Target {
-  Target(detail::LauncherState& launcher, const detail::Call& call,
-         const Defaults& defaults = k_function_defaults);
-
-  /// The group's shape, where an earlier call exchanged it.
-  void fill_in_known_group();
-  /// What processes that died while they tuned this key have left.
-  [[nodiscard]] store::Remains remains() const;
-
-  detail::LauncherState& launcher;
-  const detail::Call& call;
-  Settings settings;
-  Stream stream;  ///< with a device, always
-  store::Store store;
-  RecordKey key;  ///< its `group` is the agreement's to fill in
-  Value deps;
-};
 
 class ColdCall {
  public:

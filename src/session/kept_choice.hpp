@@ -6,8 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "session/cold_call.hpp"
+#include "agree/agreement.hpp"
 #include "session/stored_choice.hpp"
+#include "session/target.hpp"
 
 namespace disttune::session {
 

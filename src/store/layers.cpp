@@ -84,9 +84,7 @@ void load_from(const fs::path& file, const RecordKey& key, bool layer, Lookup& o
       break;
     case Condition::unreadable:
       problem = "cannot be read: " + reading.reason;
-      // One cause, whichever of the root's files is met first; the log (observe.cpp) has it too.
-      cause = fmt::format("unreadable {}: {}", file.parent_path().parent_path().string(),
-                          reading.reason);
+      cause = core::unreadable_cause(file.parent_path().parent_path().string(), reading.reason);
       break;
   }
   for (Beside& b : beside) take(std::move(b.record), file, layer, out);
