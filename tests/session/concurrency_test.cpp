@@ -71,10 +71,12 @@ TEST_F(Concurrency, WaitersGetTheSameError) {
 TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn) {
   const auto patience = std::exchange(session::DeviceTurn::patience(), std::chrono::nanoseconds(1));
   const auto inner = scale({{2}, {1}}, "inner");
+  const auto nested = scale({{2}, {1}}, "nested");
   int outer_runs = 0;
   const auto outer = autotune(
                          "outer", Space<Tile>{{5}, {4}}, [](int n) { return n; },
                          [&](const Tile& t, int n) {
+                           nested(n);  // its own runs end, the one around it goes on
                            std::thread([&] { inner(n); }).join();
                            ++outer_runs;
                            clock.advance(std::chrono::nanoseconds(1000 * t.block));
