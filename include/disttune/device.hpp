@@ -38,6 +38,10 @@ class StreamTimer {
   virtual bool hold() { return false; }
   /// Opens the gate. Idempotent; callable from any thread (the watchdog).
   virtual void release() noexcept {}
+  /// Between `hold` and `release`: what has been queued so far goes ahead, and what is queued from
+  /// now on waits, so that the device works while the host queues more. Does nothing once
+  /// `release` has been called, nor on a device that cannot: there all of it waits for `release`.
+  virtual void advance() {}
   /// How `hold` works here, for the record: "none", "stream_wait", "value_wait", "user_event",
   /// "host_function".
   [[nodiscard]] virtual std::string_view gate() const noexcept { return "none"; }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "devices/cuda_functions.hpp"
@@ -28,6 +30,7 @@ constexpr int k_can_use_stream_mem_ops_v1 = 92;
 constexpr unsigned k_event_default = 0;  // 2 would switch its time stamp off
 constexpr unsigned k_host_portable_mapped = 0x1 | 0x2;
 constexpr unsigned k_wait_greater_or_equal = 0;
+constexpr int k_buffer_id = 7;             // CUpointer_attribute
 constexpr int k_capture_thread_local = 1;  // other threads may go on allocating meanwhile
 
 constexpr int k_not_initialized = 3;
@@ -173,10 +176,12 @@ class CudaDriver final : public GpuDriver {
   int destroy_graph(void* graph) const noexcept override { return m_cuda.graph_destroy(graph); }
 
   int allocate_word(std::uint32_t** word, std::uint64_t* address) const noexcept override {
-    void* pointer = nullptr;
-    if (const int code =
-            m_cuda.host_allocate(&pointer, sizeof(std::uint32_t), k_host_portable_mapped)) {
-      return code;
+    void* pointer = take_spare_word();
+    if (pointer == nullptr) {
+      if (const int code =
+              m_cuda.host_allocate(&pointer, sizeof(std::uint32_t), k_host_portable_mapped)) {
+        return code;
+      }
     }
     CuPointer seen = 0;
     if (const int code = m_cuda.host_address(&seen, pointer, 0)) {
@@ -187,7 +192,9 @@ class CudaDriver final : public GpuDriver {
     *address = seen;
     return k_gpu_success;
   }
-  int free_word(std::uint32_t* word) const noexcept override { return m_cuda.host_free(word); }
+  int free_word(std::uint32_t* word) const noexcept override {
+    return keep_spare_word(word) ? k_gpu_success : m_cuda.host_free(word);
+  }
   int wait_for_word(void* stream, std::uint64_t address,
                     std::uint32_t value) const noexcept override {
     return m_cuda.stream_wait(stream, address, value, k_wait_greater_or_equal);
@@ -227,9 +234,28 @@ class CudaDriver final : public GpuDriver {
   }
   [[nodiscard]] static std::string driver_release();
 
+  /// One word outlives its timer: with the first pinned memory of a process the driver maps a whole
+  /// page, and unmaps it with the last, which together take longer than tuning a small kernel.
+  bool keep_spare_word(std::uint32_t* word) const noexcept;
+  /// Null: there is none, or it went with the context that it was allocated in.
+  void* take_spare_word() const noexcept;
+  /// Which allocation `pointer` points into, never the same twice; 0: none.
+  [[nodiscard]] unsigned long long allocation_id(const void* pointer) const noexcept {
+    unsigned long long id = 0;
+    if (m_cuda.pointer_attribute == nullptr ||
+        m_cuda.pointer_attribute(&id, k_buffer_id, reinterpret_cast<CuPointer>(pointer)) !=
+            k_gpu_success) {
+      return 0;
+    }
+    return id;
+  }
+
   DriverLibrary m_library;
   CudaFunctions m_cuda;
   std::vector<int> m_devices;  ///< CUdevice of each ordinal
+  mutable std::mutex m_spare_mutex;
+  mutable void* m_spare_word = nullptr;
+  mutable unsigned long long m_spare_id = 0;
 };
 
 void CudaDriver::initialize() {
@@ -285,6 +311,20 @@ int CudaDriver::context_of(void* stream, int ordinal, GpuContext& context) const
   context.ordinal = ordinal;
   context.retained = true;
   return k_gpu_success;
+}
+
+bool CudaDriver::keep_spare_word(std::uint32_t* word) const noexcept {
+  const std::lock_guard lock(m_spare_mutex);
+  if (m_spare_word != nullptr && allocation_id(m_spare_word) == m_spare_id) return false;
+  m_spare_id = allocation_id(word);
+  m_spare_word = m_spare_id != 0 ? word : nullptr;
+  return m_spare_word != nullptr;
+}
+
+void* CudaDriver::take_spare_word() const noexcept {
+  const std::lock_guard lock(m_spare_mutex);
+  void* const word = std::exchange(m_spare_word, nullptr);
+  return word != nullptr && allocation_id(word) == m_spare_id ? word : nullptr;
 }
 
 std::string CudaDriver::driver_release() {

@@ -15,6 +15,10 @@ namespace {
 // spent behind work of the caller that is still running.
 constexpr std::chrono::seconds k_grace{2};
 
+// Added to the last wait's number, this opens the gate for all waits until the next hold. Far more
+// than a timer ever queues, and still positive in the signed difference that the hardware takes.
+constexpr std::uint32_t k_open = 1u << 30;
+
 }  // namespace
 
 GpuTimer::GpuTimer(std::shared_ptr<const GpuDriver> driver, int ordinal, void* stream,
@@ -110,15 +114,15 @@ bool GpuTimer::hold() {
 }
 
 bool GpuTimer::hold_by_word() {
-  // Counted before the wait is queued: a release from another thread in between opens this gate,
+  const std::uint32_t number = m_waits.fetch_add(1, std::memory_order_relaxed) + 1;
+  // Closed before the wait is queued: a release from another thread in between opens this gate,
   // where the reverse order would leave it closed for good.
-  const std::uint32_t number = m_holds.fetch_add(1, std::memory_order_relaxed) + 1;
+  std::atomic_ref<std::uint32_t>(*m_word).store(number - 1, std::memory_order_relaxed);
   const int code = m_driver->wait_for_word(m_stream, m_word_address, number);
   if (code == k_gpu_success) {
     m_used = true;
     return true;
   }
-  m_holds.fetch_sub(1, std::memory_order_relaxed);
   if (m_driver->sticky(code) || number > 1) check(code, "closing the gate");
   // Drivers that have the function may still refuse it (virtual devices, old kernels): only the
   // first call can tell.
@@ -146,10 +150,24 @@ bool GpuTimer::hold_by_function() {
 void GpuTimer::release() noexcept {
   // Plain stores: no driver call, so this works from any thread and while the driver is busy.
   if (m_word != nullptr) {
-    std::atomic_ref<std::uint32_t>(*m_word).store(m_holds.load(std::memory_order_relaxed),
+    std::atomic_ref<std::uint32_t>(*m_word).store(m_waits.load(std::memory_order_relaxed) + k_open,
                                                   std::memory_order_release);
   }
   if (m_host_gate) m_host_gate->release();
+}
+
+void GpuTimer::advance() {
+  if (m_gate != Gate::stream_wait) return;
+  const std::atomic_ref<std::uint32_t> word(*m_word);
+  std::uint32_t closed = m_waits.load(std::memory_order_relaxed) - 1;
+  if (word.load(std::memory_order_relaxed) != closed) return;  // the gate is open
+  const GpuScope scope(*m_driver, m_context);
+  check(scope.code(), k_entering);
+  // The next wait first, so that the stream never stands open behind what goes ahead.
+  const std::uint32_t number = m_waits.fetch_add(1, std::memory_order_relaxed) + 1;
+  check(m_driver->wait_for_word(m_stream, m_word_address, number), "closing the gate");
+  // A release from another thread meanwhile has opened both waits, and is not taken back.
+  word.compare_exchange_strong(closed, number - 1, std::memory_order_release);
 }
 
 std::string_view GpuTimer::gate() const noexcept {

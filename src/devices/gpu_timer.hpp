@@ -28,6 +28,7 @@ class GpuTimer final : public StreamTimer {
   std::int64_t elapsed_ns(std::size_t sample) override;
   bool hold() override;
   void release() noexcept override;
+  void advance() override;
   [[nodiscard]] std::string_view gate() const noexcept override;
   void flush() override;
   bool synchronize(Deadline deadline) override;
@@ -55,9 +56,9 @@ class GpuTimer final : public StreamTimer {
   std::vector<void*> m_events;  ///< start and stop of each sample
 
   Gate m_gate = Gate::none;
-  std::uint32_t* m_word = nullptr;  ///< pinned; the stream waits until it reaches the hold's number
+  std::uint32_t* m_word = nullptr;  ///< pinned; the stream waits until it reaches the wait's number
   std::uint64_t m_word_address = 0;
-  std::atomic<std::uint32_t> m_holds{0};
+  std::atomic<std::uint32_t> m_waits{0};  ///< the number of the last
   std::unique_ptr<HostGate> m_host_gate;
 
   std::uint64_t m_flush_buffer = 0;

@@ -10,14 +10,13 @@
 namespace disttune::devices {
 
 /// Calls `done` until it returns true or the deadline has passed; at least once. Spins at first,
-/// because most waits are for a few microseconds of work; then sleeps a sixteenth of the time
-/// waited so far (20 µs … 1 ms), so that a wait costs at most about 6 % more than the work.
+/// because most waits are for one visit of a small kernel, which a thread that slept would find
+/// late by a good part of it; then sleeps a thirty-second of the time waited so far, at most 1 ms.
 template <class Done>
 bool poll_until(Deadline deadline, Done&& done) {
   using std::chrono::microseconds;
   using clock = std::chrono::steady_clock;
-  constexpr microseconds k_spin{100};
-  constexpr clock::duration k_shortest = microseconds(20);
+  constexpr microseconds k_spin{5000};
   constexpr clock::duration k_longest = microseconds(1000);
   const auto begin = clock::now();
   for (;;) {
@@ -28,7 +27,7 @@ bool poll_until(Deadline deadline, Done&& done) {
     if (waited < k_spin) {
       std::this_thread::yield();
     } else {
-      const auto nap = std::clamp<clock::duration>(waited / 16, k_shortest, k_longest);
+      const auto nap = std::min<clock::duration>(waited / 32, k_longest);
       std::this_thread::sleep_for(std::min<clock::duration>(nap, deadline - now));
     }
   }

@@ -24,6 +24,10 @@ class Gate {
   [[nodiscard]] bool close(std::chrono::nanoseconds bound);
   /// Idempotent.
   void open() noexcept;
+  /// What has been queued so far may go ahead, where the stream can do that: StreamTimer::advance.
+  void advance() {
+    if (m_closed) m_timer.advance();
+  }
   [[nodiscard]] bool closed() const noexcept { return m_closed; }
   /// Whether any gate has been closed so far.
   [[nodiscard]] bool used() const noexcept { return m_used; }

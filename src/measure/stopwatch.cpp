@@ -78,8 +78,11 @@ struct Stopwatch::Impl {
   std::int64_t elapsed(std::size_t slot) {
     return checked(host_timed() ? readings[slot] : timer->elapsed_ns(slot));
   }
+  /// Behind a gate that is closed already, the runs before go ahead.
   void close_gate() {
-    if (mode != TimingMode::ungated && !gate.close(bound())) weaken(TimingMode::ungated);
+    if (mode == TimingMode::ungated) return;
+    if (policy.pipelined) gate.advance();
+    if (!gate.close(bound())) weaken(TimingMode::ungated);
   }
   /// Opens the gate; true when it had stalled: then gates are used more carefully from here on.
   bool open_gate(TimingMode next) {
@@ -213,9 +216,8 @@ std::optional<Retry> Stopwatch::Impl::timed_run(const Visit& visit, detail::Atte
                                                 Nesting& nesting, std::size_t i,
                                                 std::int64_t& host_ns) {
   nesting.fresh();
-  close_gate();
   attempt.before_run();
-  gate.progress();
+  close_gate();
   if (policy.cold) timer->flush();
   host_ns = marked(i, [&] {
     if (policy.graph)
@@ -248,7 +250,8 @@ void Stopwatch::Impl::warm_up(const Visit& visit, detail::Attempt& attempt) {
     if (works_on_host()) attempt.drop_results();
   }
   if (visit.untimed > 0) usual_host_time = longest;
-  drain();
+  const bool goes_on = policy.pipelined && mode == TimingMode::gate_a_visit && visit.timed > 0;
+  if (!goes_on || policy.graph) drain();
   attempt.drop_results();
 }
 
@@ -351,9 +354,9 @@ void Stopwatch::timed(std::size_t sample, const std::function<void()>& before,
   } open{m.gate};
   Nesting nesting(m.gate);
   if (before) before();
-  if (m.policy.cold) m.timer->flush();
   nesting.fresh();
   m.close_gate();
+  if (m.policy.cold) m.timer->flush();
   try {
     m.marked(sample, launch);
   } catch (const Passing& p) {

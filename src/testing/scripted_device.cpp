@@ -51,6 +51,11 @@ struct ScriptedDevice::State {
     else
       execute(e);
   }
+  void let_go() {
+    for (const Entry& e : waiting) execute(e);
+    waiting.clear();
+    launches_waiting = 0;
+  }
   void require_healthy() const {
     if (fault) throw DeviceLost("scripted device: " + *fault);
   }
@@ -128,11 +133,15 @@ class ScriptedTimer final : public StreamTimer {
       const std::lock_guard lock(m_state->mutex);
       if (!std::exchange(m_state->held, false)) return;
       m_state->note("release");
-      for (const Entry& e : m_state->waiting) m_state->execute(e);
-      m_state->waiting.clear();
-      m_state->launches_waiting = 0;
+      m_state->let_go();
     }
     m_state->opened.notify_all();
+  }
+  void advance() override {
+    const std::lock_guard lock(m_state->mutex);
+    if (!m_state->held) return;
+    m_state->note("advance");
+    m_state->let_go();
   }
   [[nodiscard]] std::string_view gate() const noexcept override {
     return m_state->options.gate ? "stream_wait" : "none";

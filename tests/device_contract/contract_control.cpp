@@ -52,6 +52,11 @@ CONTRACT_EXPORT void contract_fail_next(const char* name, int code, int after) {
   const std::lock_guard lock(model().mutex);
   model().injected[name] = {code, after};
 }
+/// Pinned memory goes with its context.
+CONTRACT_EXPORT void contract_lose_host_memory() {
+  const std::lock_guard lock(model().mutex);
+  model().lose_host_memory();
+}
 CONTRACT_EXPORT void contract_set(const char* name, std::int64_t value) {
   const std::lock_guard lock(model().mutex);
   model().settings[name] = value;

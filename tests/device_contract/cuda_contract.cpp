@@ -224,6 +224,11 @@ CONTRACT_EXPORT int cuMemHostGetDevicePointer_v2(CuPointer* address, void* point
   *address = seen;
   return code;
 }
+CONTRACT_EXPORT int cuPointerGetAttribute(void* value, int attribute, CuPointer address) {
+  ENTER_WITH_CONTEXT(context);
+  if (attribute != 7) model().misuse("an unknown attribute of a pointer");
+  return model().buffer_id(address, static_cast<unsigned long long*>(value));
+}
 #if defined(CONTRACT_OLD)
 CONTRACT_EXPORT int cuStreamWaitValue32(void* stream, CuPointer address, std::uint32_t value,
                                         unsigned flags) {
@@ -348,6 +353,7 @@ const Entry k_entries[] = {
     ENTRY(cuMemFreeHost, 2000, cuMemFreeHost),
     ENTRY(cuMemHostGetDevicePointer, 2020, cuMemHostGetDevicePointer),
     ENTRY(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2),
+    ENTRY(cuPointerGetAttribute, 4000, cuPointerGetAttribute),
     ENTRY(cuStreamWaitValue32, 8000, cuStreamWaitValue32),
     ENTRY(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2),
     ENTRY(cuLaunchHostFunc, 10000, cuLaunchHostFunc),

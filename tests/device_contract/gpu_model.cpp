@@ -340,7 +340,7 @@ int Model::destroy_graph(std::map<void*, std::vector<Command>>& table, void* gra
 
 int Model::allocate_host(std::size_t bytes, void** pointer) {
   if (breaks_capture("a host allocation")) return capture_unsupported;
-  HostBlock block{bytes, std::make_unique<std::uint64_t[]>((bytes + 7) / 8)};
+  HostBlock block{bytes, m_next_buffer_id++, std::make_unique<std::uint64_t[]>((bytes + 7) / 8)};
   // Fresh pinned memory holds anything; a gate that relies on zeros shows itself.
   std::memset(block.storage.get(), 0xa5, (bytes + 7) / 8 * 8);
   *pointer = block.storage.get();
@@ -375,6 +375,13 @@ int Model::host_address(void* pointer, std::uint64_t* address) {
     return invalid_value;
   }
   *address = reinterpret_cast<std::uint64_t>(pointer);
+  return success;
+}
+
+int Model::buffer_id(std::uint64_t address, unsigned long long* id) {
+  const auto found = m_host.find(reinterpret_cast<void*>(address));
+  if (found == m_host.end()) return invalid_value;
+  *id = found->second.id;
   return success;
 }
 

@@ -78,6 +78,7 @@ struct Event {
 
 struct HostBlock {
   std::size_t bytes = 0;
+  unsigned long long id = 0;
   std::unique_ptr<std::uint64_t[]> storage;
 };
 
@@ -120,6 +121,9 @@ class Model {
   int allocate_host(std::size_t bytes, void** pointer);
   int free_host(void* pointer);
   int host_address(void* pointer, std::uint64_t* address);
+  int buffer_id(std::uint64_t address, unsigned long long* id);
+  /// As when the context goes in which it was allocated.
+  void lose_host_memory() { m_host.clear(); }
   int wait_for_word(void* stream, std::uint64_t address, std::uint32_t value, unsigned flag);
   int host_function(void* stream, void (*function)(void*), void* argument);
   int allocate(std::size_t bytes, void* context, std::uint64_t* address);
@@ -162,6 +166,7 @@ class Model {
   std::vector<void*> m_primaries;
   std::map<void*, void*> m_default_streams;  // by context
   std::map<void*, HostBlock> m_host;
+  unsigned long long m_next_buffer_id = 1;
   std::map<std::uint64_t, Allocation> m_memory;
   std::uint64_t m_next_address = 0x700000000000;
   std::vector<std::string> m_misuse;

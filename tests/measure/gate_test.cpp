@@ -263,8 +263,8 @@ TEST(Timed, takes_its_steps_in_order_in_the_middle_of_other_work) {
   rig.device->launch(2ms);
   watch.timed(2, {}, [&] { rig.device->launch(6us, 20us); });
   EXPECT_EQ(rig.device->log(),
-            (Log{"launch", "launch", "flush", "hold", "start 4", "launch", "stop 4", "release",
-                 "launch", "flush", "hold", "start 2", "launch", "stop 2", "release"}));
+            (Log{"launch", "launch", "hold", "flush", "start 4", "launch", "stop 4", "release",
+                 "launch", "hold", "flush", "start 2", "launch", "stop 2", "release"}));
   Samples samples(2);
   watch.collect(samples);
   EXPECT_EQ(samples, (Samples{5000, 6000}));
