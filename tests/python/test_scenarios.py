@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -160,6 +163,99 @@ def test_S50_a_race_gives_a_slow_candidate_up_after_a_few_runs(
     assert runs.count(10_000) <= 3
 
 
+def test_S52_a_candidate_that_kills_the_process_is_skipped_by_the_next_one(tmp_path: Path) -> None:
+    script = tmp_path / "fault.py"
+    script.write_text(
+        textwrap.dedent("""
+            import os, signal, disttune
+            now = [0]
+            def launcher(block):
+                now[0] += 1000 * block
+                if block == 1:
+                    os.kill(os.getpid(), signal.SIGSEGV)
+            space = [{"block": b} for b in (3, 1, 2)]
+            tuned = disttune.autotune(space, None, timer=lambda: now[0])(launcher)
+            tuned()
+            print(*[c.status for c in tuned.result().candidates], tuned.best_configs[None]["block"])
+        """)
+    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+        )
+
+    assert run().returncode == -signal.SIGSEGV
+    again = run()
+    assert again.stdout.split() == ["ok", "crashed", "ok", "2"], again.stdout + again.stderr
+
+
+@pytest.mark.parametrize("end", ["normal", "interrupted"])
+def test_S55_compilers_started_by_prepare_end_with_the_program(end: str, tmp_path: Path) -> None:
+    script = tmp_path / "compiling.py"
+    script.write_text(
+        textwrap.dedent("""
+            import subprocess, sys, disttune
+            now = [0]
+            def launcher(block):
+                now[0] += 1000 * block
+            def compile_one(entry):
+                compiler = subprocess.Popen(["sleep", sys.argv[1]])
+                print(compiler.pid, flush=True)
+                if compiler.wait():
+                    raise RuntimeError("the compiler was interrupted")
+            space = [{"block": b} for b in range(1, 9)]
+            disttune.autotune(space, None, timer=lambda: now[0], prepare=compile_one)(launcher)()
+        """)
+    )
+    program = subprocess.Popen(
+        [sys.executable, str(script), "0" if end == "normal" else "3"],
+        env={**os.environ, "TRITON_DIST_AUTOTUNE_WORKERS": "2"}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert program.stdout is not None
+    compilers = [int(program.stdout.readline()) for _ in range(2)]
+    if end == "interrupted":  # as a terminal does it: the whole group is told
+        os.killpg(program.pid, signal.SIGINT)
+    rest, errors = program.communicate(timeout=120)
+    compilers += [int(pid) for pid in rest.split()]
+    if end == "normal":
+        assert program.returncode == 0, errors
+        assert len(compilers) == 8
+    else:
+        assert program.returncode != 0 and "KeyboardInterrupt" in errors, errors
+        # Each worker may have begun one more before the main thread learned of the interrupt.
+        assert len(compilers) <= 4
+    for pid in compilers:
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_S57_reset_restore_and_prune_run_where_the_documentation_says() -> None:
+    clock = Clock()
+    seen: list[str] = []
+    cell = bytearray(b"\x07")
+
+    def launcher(cell: Any, block: int) -> int:
+        seen.append("run" if cell[0] == 7 else "run on leftovers")
+        cell[0] = 0
+        clock.now += 1000 * block
+        return block
+
+    def prune(entry: Any, cell: Any) -> bool:
+        seen.append("prune")
+        return True
+
+    tuned = disttune.autotune(SPACE, None, prune, timer=clock, restore=["cell"])(launcher)
+    tuned(cell)
+    # Every run of the tuning, its final one too, finds the argument as the caller gave it.
+    assert seen == ["prune"] * 2 + ["run"] * (2 * 15 + 1)
+    seen.clear()
+    cell[0] = 7
+    tuned(cell)
+    tuned(cell)
+    assert seen == ["run", "run on leftovers"]  # warm calls are left alone
+
+
 def test_S60_another_process_that_tunes_on_the_device_is_in_the_record() -> None:
     clock = Clock()
     alone, _ = make(clock, SPACE, lambda n: n)
@@ -259,3 +355,47 @@ def test_S81_a_variable_set_after_the_import_counts_at_the_next_new_key(
     assert len(runs) == 17 + {"REPEAT": 5 + 2, "WARMUP": 2 + 10}[name] + 1
     shown = run_python("from disttune.__main__ import main; main(['env'])")
     assert name in shown and "2" in shown
+
+
+def test_S78_a_warm_call_above_its_limit_fails_the_benchmark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Path(__file__).resolve().parents[2] / "bench"
+    monkeypatch.syspath_prepend(str(bench))
+    loader = importlib.machinery.SourceFileLoader("bench_run", str(bench / "run"))
+    spec = importlib.util.spec_from_loader("bench_run", loader)
+    assert spec is not None
+    run = importlib.util.module_from_spec(spec)
+    loader.exec_module(run)
+    (tmp_path / "CMakeLists.txt").write_text("")
+    (tmp_path / "warm.py").write_text(
+        "import os\ndef main(report):\n"
+        "    report.figure('ratio_call', float(os.environ['TAKES']), 1.5)\n"
+    )
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    monkeypatch.setattr(run, "use_project_python", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["bench/run", "warm", "--json"])
+    for takes, ends_with, said in (("1.4", 0, "at most 1.5)"), ("1.6", 1, "ABOVE")):
+        monkeypatch.setenv("TAKES", takes)
+        assert run.main() == ends_with
+        assert said in capsys.readouterr().out
+    # The limits of the real ones are in the benchmarks themselves.
+    for name in ("call.py", "call.cpp"):
+        assert "ratio_" in (bench / name).read_text()
+
+
+def test_S82_what_the_program_sets_before_the_first_call_is_what_its_workers_see(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Candidates are prepared by threads of this process: there is no other environment to see.
+    clock = Clock()
+    seen: set[tuple[int, str | None]] = set()
+
+    def prepare(entry: Any) -> None:
+        seen.add((os.getpid(), os.environ.get("VISIBLE_DEVICES")))
+
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_WORKERS", "4")
+    tuned, _ = make(clock, [{"block": b} for b in range(1, 9)], prepare=prepare)
+    monkeypatch.setenv("VISIBLE_DEVICES", "3")
+    tuned()
+    assert seen == {(os.getpid(), "3")}

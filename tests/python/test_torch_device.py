@@ -2,6 +2,7 @@
 
 import time
 
+import disttune
 import pytest
 from disttune import _core
 from disttune._torch_device import TorchDevice, current_device_index, stream_of
@@ -91,6 +92,9 @@ class Tensor(torch.Tensor):
     def device(self):
         return self.place
 
+    def get_device(self):
+        return self.place.index
+
 
 def tensor(kind="npu", index=0):
     made = torch.zeros(1).as_subclass(Tensor)
@@ -174,3 +178,19 @@ def test_the_fingerprint_has_hardware_only(npu):
     npu.memories = (64 << 30, 32 << 30)
     assert not TorchDevice("npu", 0).uniform()
     assert "torch.npu" in _core.device_fingerprint(TorchDevice("npu", 0)).text
+
+
+def test_S80_one_launcher_on_two_devices_decides_for_each(npu, clock):
+    npu.memories = (64 << 30, 32 << 30)  # devices that differ have records of their own
+
+    def launch(x, block):
+        clock.spend(block if x.place.index == 0 else 1000 - block)
+        return x.place.index, block
+
+    tuned = disttune.autotune([{"block": 100}, {"block": 900}], None, timer=clock)(launch)
+    for _ in range(2):
+        assert tuned(tensor(index=0)) == (0, 100)
+        assert tuned(tensor(index=1)) == (1, 900)
+    files = [tuned.explain(tensor(index=i)).file for i in (0, 1)]
+    assert files[0] != files[1]
+    assert [tuned.result(tensor(index=i)).winner["block"] for i in (0, 1)] == [100, 900]
