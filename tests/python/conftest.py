@@ -27,6 +27,8 @@ def store(tmp_path, monkeypatch):
             monkeypatch.delenv(name)
     folder = tmp_path / "store"
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_HOME", str(folder))
+    # Tunings of other programs on this machine would be seen as contention.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     return folder
 
 

@@ -195,13 +195,13 @@ def test_S55_compilers_started_by_prepare_end_with_the_program(end: str, tmp_pat
     script = tmp_path / "compiling.py"
     script.write_text(
         textwrap.dedent("""
-            import subprocess, sys, disttune
+            import os, subprocess, sys, disttune
             now = [0]
             def launcher(block):
                 now[0] += 1000 * block
             def compile_one(entry):
                 compiler = subprocess.Popen(["sleep", sys.argv[1]])
-                print(compiler.pid, flush=True)
+                os.write(1, b"%d\\n" % compiler.pid)
                 if compiler.wait():
                     raise RuntimeError("the compiler was interrupted")
             space = [{"block": b} for b in range(1, 9)]
@@ -213,12 +213,13 @@ def test_S55_compilers_started_by_prepare_end_with_the_program(end: str, tmp_pat
         env={**os.environ, "TRITON_DIST_AUTOTUNE_WORKERS": "2"}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    assert program.stdout is not None
+    assert program.stdout is not None and program.stderr is not None
     compilers = [int(program.stdout.readline()) for _ in range(2)]
     if end == "interrupted":  # as a terminal does it: the whole group is told
         os.killpg(program.pid, signal.SIGINT)
-    rest, errors = program.communicate(timeout=120)
-    compilers += [int(pid) for pid in rest.split()]
+    compilers += [int(pid) for pid in program.stdout.read().split()]
+    errors = program.stderr.read()
+    program.wait()
     if end == "normal":
         assert program.returncode == 0, errors
         assert len(compilers) == 8
