@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "errors.hpp"
+#include "active_call.hpp"
 #include "object.hpp"
 
 namespace disttune::python {
@@ -90,23 +90,17 @@ struct Names {
   PyObject* best_config = PyUnicode_InternFromString("best_config");
   PyObject* nargs = PyUnicode_InternFromString("nargs");
   PyObject* warmup = PyUnicode_InternFromString("warmup");
-  PyObject* subclasses = PyUnicode_InternFromString("__subclasses__");
-  PyObject* tuner_module = PyUnicode_InternFromString("triton.runtime.autotuner");
 };
 const Names& names() {
   static const Names n;
   return n;
 }
 
-// The interpreter lock guards all of these.
+// Guarded by the interpreter lock.
 std::unordered_map<PyObject*, Plan>& plans() {
   static auto* const p = new std::unordered_map<PyObject*, Plan>;
   return *p;
 }
-unsigned long g_owner = 0;   // the thread of the active call
-bool g_active = false;       // a call is active
-bool g_settled = false;      // … and it is not tuning anything
-PyObject* g_seat = nullptr;  // the group that its choices need, or None; borrowed while active
 
 /// The instance's own attributes; null where it has no dict.
 Ref attributes_of(PyObject* object) noexcept {
@@ -141,7 +135,7 @@ bool spelled_alike(const KnownLaunch& known, Py_ssize_t positional, PyObject* ke
 }
 
 bool still_holds(const KnownLaunch& known, PyObject* kernel_dict, PyObject* const* values) {
-  if (known.seat.get() != g_seat) return false;
+  if (known.seat.get() != g_call.seat.get()) return false;
   if (known.warmup >= 0 && values[known.warmup] != Py_False) return false;
   for (const Expected& e : known.arguments)
     if (!same_argument(e, values[e.place])) return false;
@@ -199,9 +193,9 @@ PyObject* intercepted_call(PyObject* self, PyObject* const* args, std::size_t na
                            PyObject* keywords) {
   auto* const run = reinterpret_cast<InterceptedRun*>(self);
   const Py_ssize_t positional = PyVectorcall_NARGS(nargsf);
-  if (!g_active || positional == 0)
+  if (!g_call.active || positional == 0)
     return PyObject_Vectorcall(run->original, args, nargsf, keywords);
-  if (g_settled && g_owner == PyThread_get_thread_ident()) {
+  if (g_call.settled && g_call.thread == PyThread_get_thread_ident()) {
     PyObject* kernel = args[0];
     const auto plan = plans().find(kernel);
     const Ref dict = plan == plans().end() ? Ref{} : attributes_of(kernel);
@@ -381,137 +375,10 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
   }
 }
 
-/// A tuner class, and what its `run` is outside and inside of calls.
-struct Patch {
-  Ref cls;
-  Ref original;
-  Ref ours;
-  Py_ssize_t subclasses = 0;
-};
-std::vector<Patch>& patches() {
-  static auto* const p = new std::vector<Patch>;
-  return *p;
-}
-
-PyObject* own_run(PyObject* cls) {
-  PyObject* run =
-      PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(cls)->tp_dict, names().run);
-  if (run == nullptr) PyErr_Clear();
-  return run;
-}
-Py_ssize_t subclasses_of(PyObject* cls) {
-  const Ref list = checked(PyObject_CallMethodNoArgs(cls, names().subclasses));
-  return PyList_GET_SIZE(list.get());
-}
-
-/// Whether the list of classes is what it was when it was made.
-bool patches_fit() {
-  if (patches().empty()) {
-    PyObject* modules = PyImport_GetModuleDict();
-    return PyDict_GetItemWithError(modules, names().tuner_module) == nullptr;
-  }
-  return std::ranges::all_of(patches(), [](const Patch& p) {
-    return own_run(p.cls.get()) == p.original.get() && subclasses_of(p.cls.get()) == p.subclasses;
-  });
-}
-
-void put_back() noexcept {
-  for (auto p = patches().rbegin(); p != patches().rend(); ++p)
-    // Whoever wrapped ours meanwhile still reaches Triton's through it.
-    if (own_run(p->cls.get()) == p->ours.get() &&
-        PyObject_SetAttr(p->cls.get(), names().run, p->original.get()) < 0)
-      PyErr_WriteUnraisable(p->cls.get());
-}
-
-Ref g_call;  // what the front end calls the active call
-
-void end_active_call() noexcept {
-  if (!g_active) return;
-  g_active = g_settled = false;
-  g_seat = nullptr;
-  const Ref ended = std::move(g_call);
-  put_back();
-}
-
-/// watch_class(cls, original, ours): inside a call, `run` of `cls` is `ours`.
-PyObject* watch_class(PyObject*, PyObject* given) {
-  PyObject *cls, *original, *ours;
-  if (PyArg_ParseTuple(given, "O!OO", &PyType_Type, &cls, &original, &ours) == 0) return nullptr;
-  try {
-    if (g_active) checked(PyObject_SetAttr(cls, names().run, ours));
-    patches().push_back(
-        {Ref::borrow(cls), Ref::borrow(original), Ref::borrow(ours), subclasses_of(cls)});
-    Py_RETURN_NONE;
-  } catch (const ErrorSet&) {
-    return nullptr;
-  }
-}
-
-/// begin_call(call, seat, find_classes): False where another call is active.
-PyObject* begin_call(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (count != 3) {
-    PyErr_SetString(PyExc_TypeError, "begin_call(call, seat, find_classes)");
-    return nullptr;
-  }
-  if (g_active) Py_RETURN_FALSE;
-  try {
-    if (!patches_fit()) {
-      patches().clear();
-      checked(PyObject_CallNoArgs(given[2]));
-      if (g_active) Py_RETURN_FALSE;  // another thread was quicker
-    }
-    g_active = g_settled = true;
-    g_owner = PyThread_get_thread_ident();
-    g_seat = given[1];
-    g_call = Ref::borrow(given[0]);
-    for (const Patch& p : patches())
-      checked(PyObject_SetAttr(p.cls.get(), names().run, p.ours.get()));
-    Py_RETURN_TRUE;
-  } catch (const ErrorSet&) {
-    const Raised raised = Raised::take();
-    end_active_call();
-    raised.restore();
-    return nullptr;
-  }
-}
-
-PyObject* end_call(PyObject*, PyObject*) {
-  end_active_call();
-  Py_RETURN_NONE;
-}
-
-/// (call, owner) of the active call, or None.
-PyObject* active_call(PyObject*, PyObject*) {
-  if (!g_active) Py_RETURN_NONE;
-  return Py_BuildValue("Ok", g_call.get(), g_owner);
-}
-/// The classes that are watched.
-PyObject* watched_classes(PyObject*, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (const Patch& p : patches())
-    if (list == nullptr || PyList_Append(list, p.cls.get()) < 0) return nullptr;
-  return list;
-}
-/// The active call has begun to tune: its launches are no plain ones.
-PyObject* intercept_all(PyObject*, PyObject*) {
-  g_settled = false;
-  Py_RETURN_NONE;
-}
-
 PyMethodDef k_functions[] = {
     {"remember_launch", remember_launch, METH_VARARGS,
      "remember_launch(kernel, args, kwargs, key, config, tuned, key_names, seat, listener_dict): "
      "a decided key's launch, made the short way from now on; False where it cannot be."},
-    {"begin_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(begin_call)),
-     METH_FASTCALL,
-     "begin_call(call, seat, find_classes): a call is active from now on, and launches come to it; "
-     "False where another one is."},
-    {"end_call", end_call, METH_NOARGS, "Put everything back."},
-    {"active_call", active_call, METH_NOARGS, "(call, thread) of the active call, or None."},
-    {"watch_class", watch_class, METH_VARARGS,
-     "watch_class(cls, original, ours): inside a call, `run` of `cls` is `ours`."},
-    {"watched_classes", watched_classes, METH_NOARGS, "The classes that are watched."},
-    {"intercept_all", intercept_all, METH_NOARGS, "The active call has begun to tune."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
