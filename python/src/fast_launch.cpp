@@ -1,15 +1,31 @@
 #include "fast_launch.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "active_call.hpp"
+#include "attribute.hpp"
 #include "object.hpp"
 
 namespace disttune::python {
 namespace {
+
+struct Names {
+  PyObject* dtype = PyUnicode_InternFromString("dtype");
+  PyObject* device = PyUnicode_InternFromString("device");
+  PyObject* run = PyUnicode_InternFromString("run");
+  PyObject* listener = PyUnicode_InternFromString("listener");
+  PyObject* best_config = PyUnicode_InternFromString("best_config");
+  PyObject* nargs = PyUnicode_InternFromString("nargs");
+  PyObject* warmup = PyUnicode_InternFromString("warmup");
+};
+const Names& names() {
+  static const Names n;
+  return n;
+}
 
 /// What a dict held, by identity: any change to an attribute shows here.
 class Snapshot {
@@ -21,7 +37,21 @@ class Snapshot {
     while (PyDict_Next(dict, &at, &name, &value) != 0)
       if (!excepted(name)) m_items.emplace_back(Ref::borrow(name), Ref::borrow(value));
   }
-  [[nodiscard]] bool matches(PyObject* dict) const noexcept {
+  [[nodiscard]] bool matches(PyObject* dict) noexcept {
+#if PY_VERSION_HEX < 0x030c0000
+    // Another number after every write to any dict: it is the dict that matched, untouched.
+    const std::uint64_t now = reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+    if (now == m_version) return true;
+    if (!matches_by_item(dict)) return false;
+    m_version = now;
+    return true;
+#else
+    return matches_by_item(dict);
+#endif
+  }
+
+ private:
+  [[nodiscard]] bool matches_by_item(PyObject* dict) const noexcept {
     Py_ssize_t at = 0;
     std::size_t item = 0;
     PyObject *name = nullptr, *value = nullptr;
@@ -34,14 +64,15 @@ class Snapshot {
     }
     return item == m_items.size();
   }
-
- private:
   [[nodiscard]] bool excepted(PyObject* name) const noexcept {
     return std::ranges::any_of(m_except, [&](const Ref& e) { return e.get() == name; });
   }
 
   std::vector<Ref> m_except;
   std::vector<std::pair<Ref, Ref>> m_items;
+#if PY_VERSION_HEX < 0x030c0000
+  std::uint64_t m_version = 0;  // the first dict's is 1
+#endif
 };
 
 /// One argument of a launch, and what must hold of it.
@@ -50,16 +81,18 @@ struct Expected {
   Ref type{};
   Ref value{};  ///< of a key's argument; null: any
   Ref dtype{};  ///< null: none, and the type says that there is none
+  Attribute read_dtype{Ref::borrow(names().dtype)};
 };
 
 /// A decided key's launch, spelled the same way.
 struct KnownLaunch {
   Py_ssize_t positional = 0;
-  std::vector<Ref> names{};  ///< of the keywords, in order
-  Py_ssize_t warmup = -1;    ///< its place; must be False
+  std::vector<Ref> keywords{};  ///< their names, in order
+  Py_ssize_t warmup = -1;       ///< its place; must be False
   std::vector<Expected> arguments{};
   Py_ssize_t device_place = -1;
   Ref device{};
+  Attribute read_device{Ref::borrow(names().device)};
   Ref seat{};
   Ref key{};
   Ref cache{};
@@ -82,20 +115,6 @@ struct Plan {
 
 constexpr std::size_t k_most_launches = 16;
 
-struct Names {
-  PyObject* run = PyUnicode_InternFromString("run");
-  PyObject* dtype = PyUnicode_InternFromString("dtype");
-  PyObject* device = PyUnicode_InternFromString("device");
-  PyObject* listener = PyUnicode_InternFromString("listener");
-  PyObject* best_config = PyUnicode_InternFromString("best_config");
-  PyObject* nargs = PyUnicode_InternFromString("nargs");
-  PyObject* warmup = PyUnicode_InternFromString("warmup");
-};
-const Names& names() {
-  static const Names n;
-  return n;
-}
-
 // Guarded by the interpreter lock.
 std::unordered_map<PyObject*, Plan>& plans() {
   static auto* const p = new std::unordered_map<PyObject*, Plan>;
@@ -117,7 +136,7 @@ bool same_argument(const Expected& e, PyObject* value) {
     if (equal != 1) return false;
   }
   if (e.dtype) {
-    const Ref dtype = Ref::steal(PyObject_GetAttr(value, names().dtype));
+    const Ref dtype = Ref::steal(e.read_dtype.get(value));
     if (!dtype) PyErr_Clear();
     if (dtype.get() != e.dtype.get()) return false;
   }
@@ -126,21 +145,21 @@ bool same_argument(const Expected& e, PyObject* value) {
 
 bool spelled_alike(const KnownLaunch& known, Py_ssize_t positional, PyObject* keywords) {
   const auto count = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
-  if (known.positional != positional || static_cast<Py_ssize_t>(known.names.size()) != count)
+  if (known.positional != positional || static_cast<Py_ssize_t>(known.keywords.size()) != count)
     return false;
   for (Py_ssize_t i = 0; i < count; ++i)
-    if (known.names[static_cast<std::size_t>(i)].get() != PyTuple_GET_ITEM(keywords, i))
+    if (known.keywords[static_cast<std::size_t>(i)].get() != PyTuple_GET_ITEM(keywords, i))
       return false;
   return true;
 }
 
-bool still_holds(const KnownLaunch& known, PyObject* kernel_dict, PyObject* const* values) {
+bool still_holds(KnownLaunch& known, PyObject* kernel_dict, PyObject* const* values) {
   if (known.seat.get() != g_call.seat.get()) return false;
   if (known.warmup >= 0 && values[known.warmup] != Py_False) return false;
   for (const Expected& e : known.arguments)
     if (!same_argument(e, values[e.place])) return false;
   if (known.device_place >= 0) {
-    const Ref device = Ref::steal(PyObject_GetAttr(values[known.device_place], names().device));
+    const Ref device = Ref::steal(known.read_device.get(values[known.device_place]));
     const int equal =
         device ? PyObject_RichCompareBool(device.get(), known.device.get(), Py_EQ) : -1;
     if (equal < 0) PyErr_Clear();
@@ -328,7 +347,7 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
     while (PyDict_Next(kwargs, &at, &name, &value) != 0) {
       if (name == names().warmup) known->warmup = static_cast<Py_ssize_t>(values.size());
       if (PyDict_Contains(tuned, name) != 0) Py_RETURN_FALSE;
-      known->names.push_back(Ref::borrow(name));
+      known->keywords.push_back(Ref::borrow(name));
       spelled.push_back(Ref::borrow(name));
       values.push_back(value);
     }
@@ -353,7 +372,7 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
       known->arguments.push_back(std::move(e));
     }
     std::vector<PyObject*> merged;
-    for (const Ref& n : known->names) merged.push_back(n.get());
+    for (const Ref& n : known->keywords) merged.push_back(n.get());
     at = 0;
     while (PyDict_Next(tuned, &at, &name, &value) != 0) {
       merged.push_back(name);

@@ -176,29 +176,6 @@ PyObject* LauncherState::run_overwriting(const Choice& choice, const Arguments& 
       static_cast<std::size_t>(arguments.positional) | PY_VECTORCALL_ARGUMENTS_OFFSET, all.get());
 }
 
-PyObject* KeyStep::look_up(PyObject* object) const {
-  if (m_called) return PyObject_CallMethodNoArgs(object, m_attribute.get());
-  PyTypeObject* type = Py_TYPE(object);
-  m_type = nullptr;
-  if (type->tp_getattro == PyObject_GenericGetAttr) {
-    const Ref found =
-        Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), m_attribute.get()));
-    if (!found) PyErr_Clear();
-    // Of a class, a getset gives itself; looking it up has made the version tag valid.
-    if (found && Py_IS_TYPE(found.get(), &PyGetSetDescr_Type) && type->tp_version_tag != 0 &&
-        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
-      PyGetSetDef* getter = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
-      if (getter->get != nullptr) {
-        m_type = type;
-        m_version = type->tp_version_tag;
-        m_descriptor = found;
-        m_getter = getter;
-      }
-    }
-  }
-  return PyObject_GetAttr(object, m_attribute.get());
-}
-
 // ---- the key ------------------------------------------------------------------------------------
 
 std::uint64_t LauncherState::place(const Arguments& arguments, CallShape* shape,
@@ -237,7 +214,7 @@ void LauncherState::take_fields(KeyObjects& out, const Arguments& arguments,
       throw ErrorSet{};
     }
     Ref value;
-    for (const KeyStep& step : field.steps)
+    for (const Attribute& step : field.steps)
       value = checked(step.get(value ? value.get() : argument));
     out.push(value ? std::move(value) : Ref::borrow(argument));
   }

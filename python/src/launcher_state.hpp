@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "attribute.hpp"
 #include "choice_table.hpp"
 #include "compact.hpp"
 #include "disttune/detail/attempt.hpp"
@@ -24,39 +25,12 @@ struct Entry {
   std::vector<Ref> values;  ///< the caller's objects; launchers get copies
 };
 
-/// One attribute of a declared key. Where objects of the same type come again, and the attribute is
-/// a getter written in C (a tensor's shape), the getter is called directly.
-class KeyStep {
- public:
-  KeyStep(Ref attribute, bool called) : m_attribute(std::move(attribute)), m_called(called) {}
-  /// Null with an exception set on error.
-  [[nodiscard]] PyObject* get(PyObject* object) const {
-    PyTypeObject* type = Py_TYPE(object);
-    if (type == m_type && type->tp_version_tag == m_version &&
-        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) [[likely]]
-      return m_getter->get(object, m_getter->closure);
-    return look_up(object);
-  }
-
- private:
-  [[nodiscard, gnu::noinline]] PyObject* look_up(PyObject* object) const;
-
-  Ref m_attribute;
-  bool m_called;
-  // Guarded by the interpreter lock. The version tag says that neither the type nor a base of it
-  // was changed since, so that type and getter are those that were found; it is never used again.
-  mutable PyTypeObject* m_type = nullptr;
-  mutable unsigned int m_version = 0;
-  mutable Ref m_descriptor;
-  mutable PyGetSetDef* m_getter = nullptr;
-};
-
 /// One field of a declared key: a parameter, then attributes.
 struct KeyField {
   Ref parameter;             ///< str
   Py_ssize_t position = -1;  ///< among the positional parameters; -1: keyword only
   Ref fallback;              ///< the parameter's default; null: none
-  std::vector<KeyStep> steps;
+  std::vector<Attribute> steps;
 };
 
 /// How the arguments of a call are spelled: found by the call site's own tuple of keyword names, so
