@@ -43,7 +43,7 @@ DTYPE = "float32"
 
 @pytest.fixture
 def steady(clock, met):
-    """A kernel that is decided for n=1, and a contextual call that has launched it the short way."""
+    """A kernel that is decided for n=1, and a contextual call that launched it the short way."""
     kernel = make_kernel(clock)
     outer = disttune.contextual_autotune(n_warmup=0, n_repeat=1, timer=clock, cache="hot")(
         lambda x, n, **kwargs: kernel[(1,)](x, n, **kwargs)
