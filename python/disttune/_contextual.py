@@ -7,11 +7,12 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _core
 from ._contextual_call import ContextualCall
-from ._contextual_patch import end, find_classes, made_call, refuse
+from ._contextual_patch import refuse, watch_new_classes
+from ._core import ContextualAutoTuner
 from ._groups import LOCAL, default_group_is_set, resolve_group
 
 __all__ = ["ContextualAutoTuner", "contextual_autotune"]
@@ -81,7 +82,13 @@ def contextual_autotune(
     checked = _checked(is_dist, n_repeat, n_warmup, options)
 
     def decorate(fn: Callable[..., Any]) -> ContextualAutoTuner:
-        return ContextualAutoTuner(fn, checked)
+        _refuse_what_is_no_function(fn)
+        name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None)
+        tuner = ContextualAutoTuner(
+            fn, _SlowPart(str(name or type(fn).__name__), checked), checked["is_dist"]
+        )
+        functools.update_wrapper(tuner, fn)
+        return tuner
 
     return decorate
 
@@ -148,74 +155,41 @@ def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
     return value
 
 
-class ContextualAutoTuner:
-    """An outer function whose autotuned kernels are tuned during its calls.
+def _refuse_what_is_no_function(fn: Any) -> None:
+    if isinstance(fn, (staticmethod, classmethod)):
+        raise TypeError(
+            f"disttune: contextual_autotune under @{type(fn).__name__}: put "
+            f"@{type(fn).__name__} above it"
+        )
+    if not callable(fn):
+        raise TypeError(f"disttune: contextual_autotune decorates functions, not {fn!r}")
+    if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
+        raise TypeError(
+            f"disttune: {fn!r} only starts its work when it is awaited or iterated; decorate "
+            "the function that does the work"
+        )
 
-    Attributes
-    ----------
-    fn : callable
-        The function that was decorated.
+
+class _SlowPart:
+    """What a contextual function does beside making one pass of decided launches.
+
+    The compiled part (outer_function.cpp, active_call.cpp) calls these by their names.
     """
 
-    def __init__(self, fn: Callable[..., Any], options: dict[str, Any]) -> None:
-        if isinstance(fn, (staticmethod, classmethod)):
-            raise TypeError(
-                f"disttune: contextual_autotune under @{type(fn).__name__}: put "
-                f"@{type(fn).__name__} above it"
-            )
-        if not callable(fn):
-            raise TypeError(f"disttune: contextual_autotune decorates functions, not {fn!r}")
-        if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
-            raise TypeError(
-                f"disttune: {fn!r} only starts its work when it is awaited or iterated; decorate "
-                "the function that does the work"
-            )
-        functools.update_wrapper(self, fn)
-        self.fn = fn
-        self.name = str(
-            getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
-        )
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        self.name = name
         self._options = options
-        self._is_dist = bool(options["is_dist"])
 
-    def __repr__(self) -> str:
-        return f"<contextual_autotune of {self.name}>"
+    find_classes = staticmethod(watch_new_classes)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+    def refuse(self) -> NoReturn:
+        """Raise NestedContext: another call is active."""
+        refuse(self.name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function; tune first what is not decided."""
-        seat = self._seat() if self._is_dist else None
-        if not _core.begin_call(self, seat, find_classes):
-            refuse(self.name)
-        try:
-            try:
-                result = self.fn(*args, **kwargs)
-            except BaseException as error:
-                if not _settled_by_ranks(error):
-                    self._failed(error, seat)
-                    raise
-                result = None
-            if made_call[0] is None:
-                return result
-            return made_call[0].complete(functools.partial(self.fn, *args, **kwargs), result)
-        finally:
-            end()
-
-    def new_call(self) -> ContextualCall:
-        """Make the object of a call that is under way; asked for by its first slow launch."""
-        seat = self._seat() if self._is_dist else None
-        return ContextualCall(self.name, self._options, seat)
-
-    @staticmethod
-    def _failed(error: BaseException, seat: _core.ProcessGroup | None) -> None:
-        if made_call[0] is not None:
-            made_call[0].failed(error)
-        elif seat is not None:
-            _core.abandon_call(seat, f"{type(error).__name__}: {error}")
-
-    def _seat(self) -> _core.ProcessGroup | None:
+    def seat(self) -> _core.ProcessGroup | None:
+        """Return the group that decides together; none where every rank decides alone."""
+        if not self._options["is_dist"]:
+            return None
         group = self._options["group"]
         if group is None and not default_group_is_set() and not _distributed_is_ready():
             raise ValueError(
@@ -225,19 +199,37 @@ class ContextualAutoTuner:
             )
         return None if group is LOCAL else resolve_group(group)
 
+    def new_call(self) -> ContextualCall:
+        """Make the object of a call that is under way; asked for by its first slow launch."""
+        return ContextualCall(self.name, self._options, self.seat())
 
-def _settled_by_ranks(error: BaseException) -> bool:
-    """Whether what the first pass raised comes of a kernel for which nothing works, or may, here.
+    @staticmethod
+    def goes_on_after(error: BaseException, seat: _core.ProcessGroup | None) -> bool:
+        """Whether the call is completed although its first pass raised; tell the ranks if not.
 
-    Then the ranks end the call together, with the same error.
-    """
-    call = made_call[0]
-    return (
-        call is not None
-        and isinstance(error, Exception)
-        and not isinstance(error, _core.DeviceLost)
-        and call.settled_by_complete()
-    )
+        It is where a kernel for which nothing works, here or maybe elsewhere, has raised: the ranks
+        end the call together then, with the same error.
+        """
+        call = _core.made_call()
+        if call is None:
+            if seat is not None:
+                _core.abandon_call(seat, f"{type(error).__name__}: {error}")
+            return False
+        if (
+            isinstance(error, Exception)
+            and not isinstance(error, _core.DeviceLost)
+            and call.settled_by_complete()
+        ):
+            return True
+        call.failed(error)
+        return False
+
+    @staticmethod
+    def complete(
+        result: list[Any], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make the other passes."""
+        return _core.made_call().complete(functools.partial(fn, *args, **kwargs), result)
 
 
 def _distributed_is_ready() -> bool:

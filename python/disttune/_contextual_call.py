@@ -200,12 +200,13 @@ class ContextualCall:
         """Whether `complete` raises on all ranks what the first pass broke on here."""
         return self._core is not None and bool(self._core.settled_by_complete())
 
-    def complete(self, outer: Callable[[], Any], first: Any) -> Any:
-        """Run the other passes, where the first met something to tune; return the last result."""
+    def complete(self, outer: Callable[[], Any], result: list[Any]) -> Any:
+        """Run the other passes, where the first met something to tune; return the last result.
+
+        `result` holds the first pass's, and nobody else does.
+        """
         if self._core is None:
-            return first
-        result = [first]
-        del first
+            return result[0]
 
         def run() -> None:
             result[0] = None  # as if the caller had dropped it

@@ -2,8 +2,9 @@
 
 Every launch of an autotuned kernel goes through ``run`` of its class. It is replaced on Triton's
 ``Autotuner`` and on every subclass that has a ``run`` of its own, and put back when the call ends,
-however it ends. Nothing of Triton is imported here. The replacing is done by the compiled part,
-which also makes decided launches itself; the call's object is made when a launch needs it.
+however it ends. Nothing of Triton is imported here. The replacing is done by the compiled part
+(active_call.cpp), which also makes decided launches itself (fast_launch.cpp); the call's object is
+made when a launch needs it.
 """
 
 from __future__ import annotations
@@ -13,21 +14,19 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core
 
 if TYPE_CHECKING:
     from ._contextual_call import ContextualCall
 
-__all__ = ["end", "find_classes", "made_call", "refuse", "watch_new_classes"]
+__all__ = ["refuse", "watch_new_classes"]
 
 _lock = threading.Lock()
-#: The object of the active call, once a launch has needed it.
-made_call: list[ContextualCall | None] = [None]
 
 
-def refuse(name: str) -> None:
+def refuse(name: str) -> NoReturn:
     """Raise NestedContext: another call is active, in this thread or in another one."""
     active = _core.active_call()
     other, owner = active if active is not None else (None, 0)
@@ -38,19 +37,6 @@ def refuse(name: str) -> None:
     )
 
 
-def end() -> None:
-    """Put everything back; the call's object, if there is one, leaves nothing behind."""
-    _core.end_call()
-    if made_call[0] is not None:
-        call, made_call[0] = made_call[0], None
-        call.close()
-
-
-def find_classes() -> None:
-    """Make the list of the classes whose ``run`` is to be replaced."""
-    watch_new_classes()
-
-
 def watch_new_classes() -> None:
     """Add the classes that are not watched yet; some are made while a call is active."""
     module = sys.modules.get("triton.runtime.autotuner")
@@ -59,12 +45,12 @@ def watch_new_classes() -> None:
         return
     watched = _core.watched_classes()
     for cls in _with_subclasses(top):
-        own = cls.__dict__.get("run")
-        if own is None or cls in watched:
+        if cls in watched:
             continue
-        if cls is not top and _goes_on_to_base(own):
-            continue  # the launch is met there
-        _core.watch_class(cls, own, _intercepting(own))
+        own = cls.__dict__.get("run")
+        # Where it goes on to its base, the launch is met there.
+        met_here = own is not None and (cls is top or not _goes_on_to_base(own))
+        _core.watch_class(cls, own, _intercepting(own) if met_here else None)
 
 
 def _with_subclasses(top: type) -> Iterator[type]:
@@ -107,21 +93,18 @@ def _call_of_this_thread() -> ContextualCall | None:
     active = _core.active_call()
     if active is None:
         return None
-    tuner, owner = active
+    outer, owner = active
     if threading.get_ident() != owner and not isinstance(
         threading.current_thread(), threading._DummyThread
     ):
         return None
     with _lock:
-        if made_call[0] is None:
-            made_call[0] = tuner.new_call()
-        return made_call[0]
+        call: ContextualCall | None = _core.made_call()
+        if call is None:
+            call = outer.new_call()
+            _core.keep_call(call)
+        return call
 
 
-def _forget() -> None:
-    """After a fork the child has the parent's patches, but not its call."""
-    _core.end_call()
-    made_call[0] = None
-
-
-os.register_at_fork(after_in_child=_forget)
+# A forked child has the patches of its parent's call, but not the call.
+os.register_at_fork(after_in_child=_core.forget_call)

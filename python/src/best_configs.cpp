@@ -25,7 +25,7 @@ LauncherState& state_below(PyObject* self) {
 
 /// The place that a call without tensors would have now.
 void write_place_now(Buffer& out, const LauncherState& state) {
-  state.write_place(out, {}, nullptr, default_group_serial());
+  out.put_place(state.place({}, nullptr, default_group_serial()));
 }
 
 /// The table's keys of the device in use, whichever group decided; oldest first.

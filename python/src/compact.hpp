@@ -69,7 +69,7 @@ class Buffer {
     put_count(tag, bytes.size());
     put_raw(bytes);
   }
-  /// Room for eight bytes that `set_word` fills.
+  /// Eight bytes without a tag.
   void put_place(std::uint64_t word) {
     need(8);
     std::memcpy(m_data + m_size, &word, 8);

@@ -38,6 +38,7 @@ class Raised {
   [[nodiscard]] static Raised take();
   /// Sets it again, with its traceback; lock held.
   void restore() const;
+  [[nodiscard]] PyObject* exception() const noexcept { return m_exception.get(); }  ///< borrowed
 
  private:
   explicit Raised(std::shared_ptr<PyObject> exception) : m_exception(std::move(exception)) {}

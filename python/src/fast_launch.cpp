@@ -5,44 +5,27 @@
 #include <unordered_map>
 #include <vector>
 
-#include "errors.hpp"
+#include "active_call.hpp"
+#include "attribute.hpp"
 #include "object.hpp"
+#include "snapshot.hpp"
 
 namespace disttune::python {
 namespace {
 
-/// What a dict held, by identity: any change to an attribute shows here.
-class Snapshot {
- public:
-  /// `except`: names that may change.
-  explicit Snapshot(PyObject* dict, std::vector<Ref> except = {}) : m_except(std::move(except)) {
-    Py_ssize_t at = 0;
-    PyObject *name = nullptr, *value = nullptr;
-    while (PyDict_Next(dict, &at, &name, &value) != 0)
-      if (!excepted(name)) m_items.emplace_back(Ref::borrow(name), Ref::borrow(value));
-  }
-  [[nodiscard]] bool matches(PyObject* dict) const noexcept {
-    Py_ssize_t at = 0;
-    std::size_t item = 0;
-    PyObject *name = nullptr, *value = nullptr;
-    while (PyDict_Next(dict, &at, &name, &value) != 0) {
-      if (excepted(name)) continue;
-      if (item == m_items.size() || m_items[item].first.get() != name ||
-          m_items[item].second.get() != value)
-        return false;
-      ++item;
-    }
-    return item == m_items.size();
-  }
-
- private:
-  [[nodiscard]] bool excepted(PyObject* name) const noexcept {
-    return std::ranges::any_of(m_except, [&](const Ref& e) { return e.get() == name; });
-  }
-
-  std::vector<Ref> m_except;
-  std::vector<std::pair<Ref, Ref>> m_items;
+struct Names {
+  PyObject* dtype = PyUnicode_InternFromString("dtype");
+  PyObject* device = PyUnicode_InternFromString("device");
+  PyObject* run = PyUnicode_InternFromString("run");
+  PyObject* listener = PyUnicode_InternFromString("listener");
+  PyObject* best_config = PyUnicode_InternFromString("best_config");
+  PyObject* nargs = PyUnicode_InternFromString("nargs");
+  PyObject* warmup = PyUnicode_InternFromString("warmup");
 };
+const Names& names() {
+  static const Names n;
+  return n;
+}
 
 /// One argument of a launch, and what must hold of it.
 struct Expected {
@@ -50,16 +33,18 @@ struct Expected {
   Ref type{};
   Ref value{};  ///< of a key's argument; null: any
   Ref dtype{};  ///< null: none, and the type says that there is none
+  Attribute read_dtype{Ref::borrow(names().dtype)};
 };
 
 /// A decided key's launch, spelled the same way.
 struct KnownLaunch {
   Py_ssize_t positional = 0;
-  std::vector<Ref> names{};  ///< of the keywords, in order
-  Py_ssize_t warmup = -1;    ///< its place; must be False
+  std::vector<Ref> keywords{};  ///< their names, in order
+  Py_ssize_t warmup = -1;       ///< its place; must be False
   std::vector<Expected> arguments{};
   Py_ssize_t device_place = -1;
   Ref device{};
+  Attribute read_device{Ref::borrow(names().device)};
   Ref seat{};
   Ref key{};
   Ref cache{};
@@ -82,31 +67,11 @@ struct Plan {
 
 constexpr std::size_t k_most_launches = 16;
 
-struct Names {
-  PyObject* run = PyUnicode_InternFromString("run");
-  PyObject* dtype = PyUnicode_InternFromString("dtype");
-  PyObject* device = PyUnicode_InternFromString("device");
-  PyObject* listener = PyUnicode_InternFromString("listener");
-  PyObject* best_config = PyUnicode_InternFromString("best_config");
-  PyObject* nargs = PyUnicode_InternFromString("nargs");
-  PyObject* warmup = PyUnicode_InternFromString("warmup");
-  PyObject* subclasses = PyUnicode_InternFromString("__subclasses__");
-  PyObject* tuner_module = PyUnicode_InternFromString("triton.runtime.autotuner");
-};
-const Names& names() {
-  static const Names n;
-  return n;
-}
-
-// The interpreter lock guards all of these.
+// Guarded by the interpreter lock.
 std::unordered_map<PyObject*, Plan>& plans() {
   static auto* const p = new std::unordered_map<PyObject*, Plan>;
   return *p;
 }
-unsigned long g_owner = 0;   // the thread of the active call
-bool g_active = false;       // a call is active
-bool g_settled = false;      // … and it is not tuning anything
-PyObject* g_seat = nullptr;  // the group that its choices need, or None; borrowed while active
 
 /// The instance's own attributes; null where it has no dict.
 Ref attributes_of(PyObject* object) noexcept {
@@ -123,7 +88,7 @@ bool same_argument(const Expected& e, PyObject* value) {
     if (equal != 1) return false;
   }
   if (e.dtype) {
-    const Ref dtype = Ref::steal(PyObject_GetAttr(value, names().dtype));
+    const Ref dtype = Ref::steal(e.read_dtype.get(value));
     if (!dtype) PyErr_Clear();
     if (dtype.get() != e.dtype.get()) return false;
   }
@@ -132,21 +97,21 @@ bool same_argument(const Expected& e, PyObject* value) {
 
 bool spelled_alike(const KnownLaunch& known, Py_ssize_t positional, PyObject* keywords) {
   const auto count = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
-  if (known.positional != positional || static_cast<Py_ssize_t>(known.names.size()) != count)
+  if (known.positional != positional || static_cast<Py_ssize_t>(known.keywords.size()) != count)
     return false;
   for (Py_ssize_t i = 0; i < count; ++i)
-    if (known.names[static_cast<std::size_t>(i)].get() != PyTuple_GET_ITEM(keywords, i))
+    if (known.keywords[static_cast<std::size_t>(i)].get() != PyTuple_GET_ITEM(keywords, i))
       return false;
   return true;
 }
 
-bool still_holds(const KnownLaunch& known, PyObject* kernel_dict, PyObject* const* values) {
-  if (known.seat.get() != g_seat) return false;
+bool still_holds(KnownLaunch& known, PyObject* kernel_dict, PyObject* const* values) {
+  if (known.seat.get() != g_call.seat.get()) return false;
   if (known.warmup >= 0 && values[known.warmup] != Py_False) return false;
   for (const Expected& e : known.arguments)
     if (!same_argument(e, values[e.place])) return false;
   if (known.device_place >= 0) {
-    const Ref device = Ref::steal(PyObject_GetAttr(values[known.device_place], names().device));
+    const Ref device = Ref::steal(known.read_device.get(values[known.device_place]));
     const int equal =
         device ? PyObject_RichCompareBool(device.get(), known.device.get(), Py_EQ) : -1;
     if (equal < 0) PyErr_Clear();
@@ -199,9 +164,9 @@ PyObject* intercepted_call(PyObject* self, PyObject* const* args, std::size_t na
                            PyObject* keywords) {
   auto* const run = reinterpret_cast<InterceptedRun*>(self);
   const Py_ssize_t positional = PyVectorcall_NARGS(nargsf);
-  if (!g_active || positional == 0)
+  if (!g_call.active || positional == 0)
     return PyObject_Vectorcall(run->original, args, nargsf, keywords);
-  if (g_settled && g_owner == PyThread_get_thread_ident()) {
+  if (g_call.settled && g_call.thread == PyThread_get_thread_ident()) {
     PyObject* kernel = args[0];
     const auto plan = plans().find(kernel);
     const Ref dict = plan == plans().end() ? Ref{} : attributes_of(kernel);
@@ -334,7 +299,7 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
     while (PyDict_Next(kwargs, &at, &name, &value) != 0) {
       if (name == names().warmup) known->warmup = static_cast<Py_ssize_t>(values.size());
       if (PyDict_Contains(tuned, name) != 0) Py_RETURN_FALSE;
-      known->names.push_back(Ref::borrow(name));
+      known->keywords.push_back(Ref::borrow(name));
       spelled.push_back(Ref::borrow(name));
       values.push_back(value);
     }
@@ -359,7 +324,7 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
       known->arguments.push_back(std::move(e));
     }
     std::vector<PyObject*> merged;
-    for (const Ref& n : known->names) merged.push_back(n.get());
+    for (const Ref& n : known->keywords) merged.push_back(n.get());
     at = 0;
     while (PyDict_Next(tuned, &at, &name, &value) != 0) {
       merged.push_back(name);
@@ -381,137 +346,10 @@ PyObject* remember_launch(PyObject*, PyObject* given) {
   }
 }
 
-/// A tuner class, and what its `run` is outside and inside of calls.
-struct Patch {
-  Ref cls;
-  Ref original;
-  Ref ours;
-  Py_ssize_t subclasses = 0;
-};
-std::vector<Patch>& patches() {
-  static auto* const p = new std::vector<Patch>;
-  return *p;
-}
-
-PyObject* own_run(PyObject* cls) {
-  PyObject* run =
-      PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(cls)->tp_dict, names().run);
-  if (run == nullptr) PyErr_Clear();
-  return run;
-}
-Py_ssize_t subclasses_of(PyObject* cls) {
-  const Ref list = checked(PyObject_CallMethodNoArgs(cls, names().subclasses));
-  return PyList_GET_SIZE(list.get());
-}
-
-/// Whether the list of classes is what it was when it was made.
-bool patches_fit() {
-  if (patches().empty()) {
-    PyObject* modules = PyImport_GetModuleDict();
-    return PyDict_GetItemWithError(modules, names().tuner_module) == nullptr;
-  }
-  return std::ranges::all_of(patches(), [](const Patch& p) {
-    return own_run(p.cls.get()) == p.original.get() && subclasses_of(p.cls.get()) == p.subclasses;
-  });
-}
-
-void put_back() noexcept {
-  for (auto p = patches().rbegin(); p != patches().rend(); ++p)
-    // Whoever wrapped ours meanwhile still reaches Triton's through it.
-    if (own_run(p->cls.get()) == p->ours.get() &&
-        PyObject_SetAttr(p->cls.get(), names().run, p->original.get()) < 0)
-      PyErr_WriteUnraisable(p->cls.get());
-}
-
-Ref g_call;  // what the front end calls the active call
-
-void end_active_call() noexcept {
-  if (!g_active) return;
-  g_active = g_settled = false;
-  g_seat = nullptr;
-  const Ref ended = std::move(g_call);
-  put_back();
-}
-
-/// watch_class(cls, original, ours): inside a call, `run` of `cls` is `ours`.
-PyObject* watch_class(PyObject*, PyObject* given) {
-  PyObject *cls, *original, *ours;
-  if (PyArg_ParseTuple(given, "O!OO", &PyType_Type, &cls, &original, &ours) == 0) return nullptr;
-  try {
-    if (g_active) checked(PyObject_SetAttr(cls, names().run, ours));
-    patches().push_back(
-        {Ref::borrow(cls), Ref::borrow(original), Ref::borrow(ours), subclasses_of(cls)});
-    Py_RETURN_NONE;
-  } catch (const ErrorSet&) {
-    return nullptr;
-  }
-}
-
-/// begin_call(call, seat, find_classes): False where another call is active.
-PyObject* begin_call(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (count != 3) {
-    PyErr_SetString(PyExc_TypeError, "begin_call(call, seat, find_classes)");
-    return nullptr;
-  }
-  if (g_active) Py_RETURN_FALSE;
-  try {
-    if (!patches_fit()) {
-      patches().clear();
-      checked(PyObject_CallNoArgs(given[2]));
-      if (g_active) Py_RETURN_FALSE;  // another thread was quicker
-    }
-    g_active = g_settled = true;
-    g_owner = PyThread_get_thread_ident();
-    g_seat = given[1];
-    g_call = Ref::borrow(given[0]);
-    for (const Patch& p : patches())
-      checked(PyObject_SetAttr(p.cls.get(), names().run, p.ours.get()));
-    Py_RETURN_TRUE;
-  } catch (const ErrorSet&) {
-    const Raised raised = Raised::take();
-    end_active_call();
-    raised.restore();
-    return nullptr;
-  }
-}
-
-PyObject* end_call(PyObject*, PyObject*) {
-  end_active_call();
-  Py_RETURN_NONE;
-}
-
-/// (call, owner) of the active call, or None.
-PyObject* active_call(PyObject*, PyObject*) {
-  if (!g_active) Py_RETURN_NONE;
-  return Py_BuildValue("Ok", g_call.get(), g_owner);
-}
-/// The classes that are watched.
-PyObject* watched_classes(PyObject*, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (const Patch& p : patches())
-    if (list == nullptr || PyList_Append(list, p.cls.get()) < 0) return nullptr;
-  return list;
-}
-/// The active call has begun to tune: its launches are no plain ones.
-PyObject* intercept_all(PyObject*, PyObject*) {
-  g_settled = false;
-  Py_RETURN_NONE;
-}
-
 PyMethodDef k_functions[] = {
     {"remember_launch", remember_launch, METH_VARARGS,
      "remember_launch(kernel, args, kwargs, key, config, tuned, key_names, seat, listener_dict): "
      "a decided key's launch, made the short way from now on; False where it cannot be."},
-    {"begin_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(begin_call)),
-     METH_FASTCALL,
-     "begin_call(call, seat, find_classes): a call is active from now on, and launches come to it; "
-     "False where another one is."},
-    {"end_call", end_call, METH_NOARGS, "Put everything back."},
-    {"active_call", active_call, METH_NOARGS, "(call, thread) of the active call, or None."},
-    {"watch_class", watch_class, METH_VARARGS,
-     "watch_class(cls, original, ours): inside a call, `run` of `cls` is `ours`."},
-    {"watched_classes", watched_classes, METH_NOARGS, "The classes that are watched."},
-    {"intercept_all", intercept_all, METH_NOARGS, "The active call has begun to tune."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

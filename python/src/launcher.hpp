@@ -59,7 +59,7 @@ struct TableKey {
   [[nodiscard]] Value key() const;
   [[nodiscard]] Value overwritten() const;
 };
-/// What a key of the memory table begins with (LauncherState::write_place).
+/// What a key of the memory table begins with (LauncherState::place).
 struct Place {
   std::uint32_t device = 0;
   std::uint32_t group = 0;  ///< 0: alone
@@ -80,8 +80,8 @@ void write_table_key(TableKey& key, const LauncherState& state, const Arguments&
                      CallShape* shape, const CallOptions& options);
 
 /// The cold path. Null with an exception set on error.
-PyObject* call_cold(PyObject* self, const Arguments& arguments, CallShape* shape,
-                    const CallOptions& options, const TableKey& key);
+[[gnu::noinline]] PyObject* call_cold(PyObject* self, const Arguments& arguments, CallShape* shape,
+                                      const CallOptions& options, const TableKey& key);
 
 void add_launcher_type(PyObject* module);
 [[nodiscard]] Ref new_launcher(std::unique_ptr<LauncherState> state);

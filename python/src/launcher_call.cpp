@@ -10,7 +10,7 @@ namespace disttune::python {
 namespace {
 
 /// A call that ended before `decide`: the other ranks must not wait for it. Keeps the exception.
-void tell_group(PyObject* autotune_pg) {
+[[gnu::noinline]] void tell_group(PyObject* autotune_pg) {
   const GroupSeat seat = known_group(autotune_pg);
   if (seat.group == nullptr) return;
   const std::string why = "it raised before its key was known: " +
@@ -28,16 +28,50 @@ std::uint32_t group_serial_of(const CallOptions& options) {
                                                               : group_of(options.group).serial;
 }
 
-void finish_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
+void finish_key(TableKey& key, std::uint64_t place, const KeyObjects& objects,
+                const LauncherState& state, const Arguments& arguments,
                 const CallOptions& options) {
+  key.bytes.put_place(place);
+  state.write_key(key.bytes, objects);
   key.key_end = key.bytes.size();
   if (options.overwrites) [[unlikely]]
     state.write_overwritten(key.bytes, arguments);
   key.hash = hash_of(key.view());
 }
 
-PyObject* call_stripped(PyObject* self, LauncherState& state, PyObject* const* args,
-                        Py_ssize_t positional, PyObject* keywords) {
+PyObject* run_chosen(LauncherState& state, Choice* found, const Arguments& arguments,
+                     CallShape* shape, const CallOptions& options, KeyObjects& objects) {
+  // The launcher may clear the table: its values stay until it has returned.
+  const ChoiceRef choice = share(found);
+  objects.clear();
+  return state.run(*choice, arguments, shape, options.overwrites);
+}
+
+/// A call with another key than the call before. Here and below, what is no part of most warm calls
+/// stays out of line: inlined, it would cost them its stack and registers.
+[[gnu::noinline]] PyObject* call_by_table(PyObject* self, LauncherState& state,
+                                          const Arguments& arguments, CallShape* shape,
+                                          const CallOptions& options, KeyObjects& objects,
+                                          std::uint64_t place) {
+  TableKey key;
+  try {
+    finish_key(key, place, objects, state, arguments, options);
+  } catch (const ErrorSet&) {
+    tell_group(options.group);
+    return nullptr;
+  }
+  Choice* found = state.table.find(key.view(), key.hash);
+  if (found == nullptr) {
+    objects.clear();
+    return call_cold(self, arguments, shape, options, key);
+  }
+  if (!options.overwrites) state.recent.remember(objects, place, state.table, found);
+  return run_chosen(state, found, arguments, shape, options, objects);
+}
+
+[[gnu::noinline]] PyObject* call_stripped(PyObject* self, LauncherState& state,
+                                          PyObject* const* args, Py_ssize_t positional,
+                                          PyObject* keywords) {
   try {
     const StrippedCall call(state, args, positional, keywords);
     const Arguments& arguments = call.arguments();
@@ -73,39 +107,27 @@ bool is_true(PyObject* object) {
 
 void write_table_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
                      CallShape* shape, const CallOptions& options) {
-  state.write_place(key.bytes, arguments, shape, group_serial_of(options));
-  state.write_key(key.bytes, arguments, shape);
-  finish_key(key, state, arguments, options);
+  KeyObjects objects(state.key_size());
+  const std::uint64_t place = state.place(arguments, shape, group_serial_of(options));
+  state.take_key(objects, arguments, shape);
+  finish_key(key, place, objects, state, arguments, options);
 }
 
 PyObject* call_keyed(PyObject* self, LauncherState& state, const Arguments& arguments,
                      CallShape* shape, const CallOptions& options) {
-  TableKey key;
-  Ref object;
-  Choice* found = nullptr;
+  KeyObjects objects(state.key_size());
+  std::uint64_t place = 0;
   try {
-    state.write_place(key.bytes, arguments, shape, group_serial_of(options));
-    if (state.computes_key() && !options.overwrites) {
-      object = state.computed_key(arguments);
-      found = state.recent.find(object.get(), key.place(), state.table);
-      if (found == nullptr) LauncherState::write_key_object(key.bytes, object.get());
-    } else {
-      state.write_key(key.bytes, arguments, shape);
-    }
-    if (found == nullptr) finish_key(key, state, arguments, options);
+    place = state.place(arguments, shape, group_serial_of(options));
+    state.take_key(objects, arguments, shape);
   } catch (const ErrorSet&) {
     tell_group(options.group);
     return nullptr;
   }
-  if (found == nullptr) {
-    found = state.table.find(key.view(), key.hash);
-    if (found == nullptr) return call_cold(self, arguments, shape, options, key);
-    if (object) state.recent.remember(object.get(), key.place(), state.table, found);
-  }
-  // The launcher may clear the table: its values stay until it has returned.
-  const ChoiceRef choice = share(found);
-  object = Ref{};
-  return state.run(*choice, arguments, shape, options.overwrites);
+  Choice* found = options.overwrites ? nullptr : state.recent.find(objects, place, state.table);
+  if (found == nullptr) [[unlikely]]
+    return call_by_table(self, state, arguments, shape, options, objects, place);
+  return run_chosen(state, found, arguments, shape, options, objects);
 }
 
 PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargsf,

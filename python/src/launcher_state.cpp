@@ -26,6 +26,18 @@ bool is_immutable(PyObject* value) noexcept {
 
 bool same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
 
+/// Whether the parameters of a function after its first `positional` ones begin with `names`.
+[[gnu::noinline]] bool parameters_follow(PyObject* code, Py_ssize_t positional, PyObject* names) {
+  const Ref parameters = Ref::steal(PyObject_GetAttrString(code, "co_varnames"));
+  if (!parameters) return PyErr_Clear(), false;
+  const Py_ssize_t count = PyTuple_GET_SIZE(names);
+  if (positional + count > reinterpret_cast<PyCodeObject*>(code)->co_argcount) return false;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!same_name(PyTuple_GET_ITEM(parameters.get(), positional + i), PyTuple_GET_ITEM(names, i)))
+      return false;
+  return true;
+}
+
 /// An array for one call's arguments: on the stack unless they are very many.
 class ArgumentArray {
  public:
@@ -84,12 +96,10 @@ Ref Arguments::dict() const {
 
 // ---- running ------------------------------------------------------------------------------------
 
-PyObject* LauncherState::merged_names(const Choice& choice, const Arguments& arguments,
-                                      CallShape* shape, Ref& spare) const {
-  if (arguments.keyword_count() == 0) return choice.names();
-  if (shape != nullptr)
-    for (const auto& [names, all] : shape->merged)
-      if (names.get() == choice.names()) return all.get();
+namespace {
+
+[[gnu::noinline]] PyObject* merge_names(const Choice& choice, const Arguments& arguments,
+                                        CallShape* shape, Ref& spare) {
   spare = Ref::steal(PySequence_Concat(arguments.keywords, choice.names()));
   // Choices of the space share their names; those of the caller's own mappings may be many.
   if (spare && shape != nullptr && shape->merged.size() < 8)
@@ -97,20 +107,49 @@ PyObject* LauncherState::merged_names(const Choice& choice, const Arguments& arg
   return spare.get();
 }
 
+}  // namespace
+
+PyObject* LauncherState::merged_names(const Choice& choice, const Arguments& arguments,
+                                      CallShape* shape, Ref& spare) const {
+  if (arguments.keyword_count() == 0) return choice.names();
+  if (shape != nullptr)
+    for (const auto& [names, all] : shape->merged)
+      if (names.get() == choice.names()) return all.get();
+  return merge_names(choice, arguments, shape, spare);
+}
+
 PyObject* LauncherState::run(const Choice& choice, const Arguments& arguments, CallShape* shape,
                              bool overwrites) const {
   if (overwrites) return run_overwriting(choice, arguments);
-  Ref spare;
-  PyObject* const names = merged_names(choice, arguments, shape, spare);
-  if (names == nullptr) return nullptr;
-  const Py_ssize_t given = arguments.count();
   const auto& values = choice.values();
+  const bool by_position = go_by_position(choice, arguments);
+  auto positional = static_cast<std::size_t>(arguments.positional);
+  Ref spare;
+  PyObject* names = nullptr;
+  if (by_position) {
+    positional += values.size();
+  } else {
+    names = merged_names(choice, arguments, shape, spare);
+    if (names == nullptr) return nullptr;
+  }
+  const Py_ssize_t given = arguments.count();
   ArgumentArray array(given + static_cast<Py_ssize_t>(values.size()));
   PyObject** at = std::copy_n(arguments.values, given, array.arguments());
   for (const Ref& value : values) *at++ = value.get();
-  return call_vector(
-      fn.get(), array.arguments(),
-      static_cast<std::size_t>(arguments.positional) | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+  return call_vector(fn.get(), array.arguments(), positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                     names);
+}
+
+bool LauncherState::go_by_position(const Choice& choice, const Arguments& arguments) const {
+  if (arguments.keyword_count() != 0 || !Py_IS_TYPE(fn.get(), &PyFunction_Type)) return false;
+  PyObject* code = PyFunction_GET_CODE(fn.get());
+  ByPosition& last = m_by_position;
+  if (last.code.get() == code && last.names.get() == choice.names() &&
+      last.positional == arguments.positional) [[likely]]
+    return last.fit;
+  last = {Ref::borrow(code), Ref::borrow(choice.names()), arguments.positional,
+          parameters_follow(code, arguments.positional, choice.names())};
+  return last.fit;
 }
 
 PyObject* LauncherState::run_overwriting(const Choice& choice, const Arguments& arguments) const {
@@ -137,87 +176,61 @@ PyObject* LauncherState::run_overwriting(const Choice& choice, const Arguments& 
       static_cast<std::size_t>(arguments.positional) | PY_VECTORCALL_ARGUMENTS_OFFSET, all.get());
 }
 
-PyObject* KeyStep::look_up(PyObject* object) const {
-  if (m_called) return PyObject_CallMethodNoArgs(object, m_attribute.get());
-  PyTypeObject* type = Py_TYPE(object);
-  m_type = nullptr;
-  if (type->tp_getattro == PyObject_GenericGetAttr) {
-    const Ref found =
-        Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), m_attribute.get()));
-    if (!found) PyErr_Clear();
-    // Of a class, a getset gives itself; looking it up has made the version tag valid.
-    if (found && Py_IS_TYPE(found.get(), &PyGetSetDescr_Type) && type->tp_version_tag != 0 &&
-        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
-      PyGetSetDef* getter = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
-      if (getter->get != nullptr) {
-        m_type = type;
-        m_version = type->tp_version_tag;
-        m_descriptor = found;
-        m_getter = getter;
-      }
-    }
-  }
-  return PyObject_GetAttr(object, m_attribute.get());
-}
-
 // ---- the key ------------------------------------------------------------------------------------
 
-void LauncherState::write_place(Buffer& out, const Arguments& arguments, CallShape* shape,
-                                std::uint32_t group) const {
+std::uint64_t LauncherState::place(const Arguments& arguments, CallShape* shape,
+                                   std::uint32_t group) const {
   std::uint64_t place = static_cast<std::uint64_t>(group) << 32U;
   if (g_devices_differ)
     place |= device_number(arguments.values, arguments.count(),
                            shape != nullptr ? shape->tensor : m_tensor);
-  out.put_place(place);
+  return place;
 }
 
-void LauncherState::write_key(Buffer& out, const Arguments& arguments,
-                              const CallShape* shape) const {
-  if (declared) return write_declared_key(out, arguments, shape);
-  if (key_fn.get() == Py_None) return out.put('N');
-  write_key_object(out, computed_key(arguments).get());
+void LauncherState::take_key(KeyObjects& out, const Arguments& arguments,
+                             const CallShape* shape) const {
+  if (declared) return take_fields(out, arguments, shape);
+  if (key_fn.get() == Py_None) return;
+  out.push(
+      checked(call_vector(key_fn.get(), arguments.values,
+                          static_cast<std::size_t>(arguments.positional), arguments.keywords)));
 }
 
-Ref LauncherState::computed_key(const Arguments& arguments) const {
-  return checked(call_vector(key_fn.get(), arguments.values,
-                             static_cast<std::size_t>(arguments.positional), arguments.keywords));
-}
-
-void LauncherState::write_key_object(Buffer& out, PyObject* key) {
-  Describer describer(out);
-  if (describer.describe(key)) return;
-  describer.raise("key");
-  throw ErrorSet{};
-}
-
-void LauncherState::write_declared_key(Buffer& out, const Arguments& arguments,
-                                       const CallShape* shape) const {
-  out.put_count('(', key_fields.size());
+void LauncherState::take_fields(KeyObjects& out, const Arguments& arguments,
+                                const CallShape* shape) const {
   for (std::size_t i = 0; i < key_fields.size(); ++i) {
     const KeyField& field = key_fields[i];
-    PyObject* object = nullptr;
+    PyObject* argument = nullptr;
     if (field.position >= 0 && field.position < arguments.positional) {
-      object = arguments.values[field.position];
+      argument = arguments.values[field.position];
     } else if (shape != nullptr && shape->sources[i] >= 0) {
-      object = arguments.values[shape->sources[i]];
+      argument = arguments.values[shape->sources[i]];
     } else {
-      object = field.fallback.get();
+      argument = field.fallback.get();
     }
-    if (object == nullptr) {
+    if (argument == nullptr) {
       PyErr_Format(PyExc_TypeError, "%s() is missing the argument '%U', which its key is made from",
                    name.c_str(), field.parameter.get());
       throw ErrorSet{};
     }
     Ref value;
-    for (const KeyStep& step : field.steps) {
-      value = checked(step.get(object));
-      object = value.get();
-    }
+    for (const Attribute& step : field.steps)
+      value = checked(step.get(value ? value.get() : argument));
+    out.push(value ? std::move(value) : Ref::borrow(argument));
+  }
+}
+
+void LauncherState::write_key(Buffer& out, const KeyObjects& key) const {
+  if (declared) {
+    out.put_count('(', key.size());
+  } else if (key.size() == 0) {
+    return out.put('N');
+  }
+  for (std::size_t i = 0; i < key.size(); ++i) {
     Describer describer(out);
-    if (!describer.describe(object)) {
-      describer.raise("key[" + std::to_string(i) + "]");
-      throw ErrorSet{};
-    }
+    if (describer.describe(key[i])) continue;
+    describer.raise(declared ? "key[" + std::to_string(i) + "]" : "key");
+    throw ErrorSet{};
   }
 }
 
@@ -250,8 +263,8 @@ bool LauncherState::is_tuned(PyObject* keyword) const noexcept {
                      [&](const Ref& tuned) { return same_name(tuned.get(), keyword); });
 }
 
-std::unique_ptr<CallShape> LauncherState::new_shape(PyObject* keywords,
-                                                    Py_ssize_t positional) const {
+CallShape* LauncherState::add_shape(PyObject* keywords, Py_ssize_t positional,
+                                    std::unique_ptr<CallShape>& spare) const {
   auto shape = std::make_unique<CallShape>();
   shape->keywords = Ref::borrow(keywords);
   shape->positional = positional;
@@ -267,17 +280,16 @@ std::unique_ptr<CallShape> LauncherState::new_shape(PyObject* keywords,
       if (same_name(key_fields[field].parameter.get(), keyword))
         shape->sources[field] = positional + i;
   }
-  return shape;
+  auto& owner = m_shapes.size() < k_most_shapes ? m_shapes.emplace_back() : spare;
+  owner = std::move(shape);
+  return owner.get();
 }
 
 CallShape* LauncherState::shape_of(PyObject* keywords, Py_ssize_t positional,
                                    std::unique_ptr<CallShape>& spare) const {
   for (const auto& shape : m_shapes)
     if (shape->fits(keywords, positional)) return shape.get();
-  auto made = new_shape(keywords, positional);
-  auto& owner = m_shapes.size() < k_most_shapes ? m_shapes.emplace_back() : spare;
-  owner = std::move(made);
-  return owner.get();
+  return add_shape(keywords, positional, spare);
 }
 
 // ---- choices ------------------------------------------------------------------------------------

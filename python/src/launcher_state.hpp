@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "attribute.hpp"
 #include "choice_table.hpp"
 #include "compact.hpp"
 #include "disttune/detail/attempt.hpp"
@@ -24,39 +25,12 @@ struct Entry {
   std::vector<Ref> values;  ///< the caller's objects; launchers get copies
 };
 
-/// One attribute of a declared key. Where objects of the same type come again, and the attribute is
-/// a getter written in C (a tensor's shape), the getter is called directly.
-class KeyStep {
- public:
-  KeyStep(Ref attribute, bool called) : m_attribute(std::move(attribute)), m_called(called) {}
-  /// Null with an exception set on error.
-  [[nodiscard]] PyObject* get(PyObject* object) const {
-    PyTypeObject* type = Py_TYPE(object);
-    if (type == m_type && type->tp_version_tag == m_version &&
-        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) [[likely]]
-      return m_getter->get(object, m_getter->closure);
-    return look_up(object);
-  }
-
- private:
-  [[nodiscard]] PyObject* look_up(PyObject* object) const;
-
-  Ref m_attribute;
-  bool m_called;
-  // Guarded by the interpreter lock. The version tag says that neither the type nor a base of it
-  // was changed since, so that type and getter are those that were found; it is never used again.
-  mutable PyTypeObject* m_type = nullptr;
-  mutable unsigned int m_version = 0;
-  mutable Ref m_descriptor;
-  mutable PyGetSetDef* m_getter = nullptr;
-};
-
 /// One field of a declared key: a parameter, then attributes.
 struct KeyField {
   Ref parameter;             ///< str
   Py_ssize_t position = -1;  ///< among the positional parameters; -1: keyword only
   Ref fallback;              ///< the parameter's default; null: none
-  std::vector<KeyStep> steps;
+  std::vector<Attribute> steps;
 };
 
 /// How the arguments of a call are spelled: found by the call site's own tuple of keyword names, so
@@ -121,14 +95,17 @@ class LauncherState {
   /// Calls `fn` with the caller's arguments and the choice's. Null with an exception set on error.
   [[nodiscard]] PyObject* run(const Choice& choice, const Arguments& arguments, CallShape* shape,
                               bool overwrites) const;
-  /// Appends place and key in compact form. Throws ErrorSet.
-  void write_place(Buffer& out, const Arguments& arguments, CallShape* shape,
-                   std::uint32_t group) const;
-  void write_key(Buffer& out, const Arguments& arguments, const CallShape* shape) const;
-  /// Whether a Python function makes the key.
-  [[nodiscard]] bool computes_key() const noexcept { return !declared && key_fn.get() != Py_None; }
-  [[nodiscard]] Ref computed_key(const Arguments& arguments) const;
-  static void write_key_object(Buffer& out, PyObject* key);
+  /// What a key of the table begins with: group and device. Throws ErrorSet.
+  [[nodiscard]] std::uint64_t place(const Arguments& arguments, CallShape* shape,
+                                    std::uint32_t group) const;
+  /// How many objects a key is made of; none where there is no key function.
+  [[nodiscard]] std::size_t key_size() const noexcept {
+    return declared ? key_fields.size() : key_fn.get() != Py_None;
+  }
+  /// Calls the key function, or reads the fields of a declared key. Throws ErrorSet.
+  void take_key(KeyObjects& out, const Arguments& arguments, const CallShape* shape) const;
+  /// Appends the key in compact form. Throws ErrorSet.
+  void write_key(Buffer& out, const KeyObjects& key) const;
   /// Appends the tuned names that the caller gives. Throws ErrorSet.
   void write_overwritten(Buffer& out, const Arguments& arguments) const;
   /// Tuned names that the caller gives, with their values (borrowed).
@@ -154,15 +131,28 @@ class LauncherState {
   void clear();
 
  private:
+  // Out of line is what most warm calls have no part in.
   [[nodiscard]] PyObject* merged_names(const Choice& choice, const Arguments& arguments,
                                        CallShape* shape, Ref& spare) const;
-  [[nodiscard]] PyObject* run_overwriting(const Choice& choice, const Arguments& arguments) const;
-  void write_declared_key(Buffer& out, const Arguments& arguments, const CallShape* shape) const;
-  [[nodiscard]] std::unique_ptr<CallShape> new_shape(PyObject* keywords,
-                                                     Py_ssize_t positional) const;
+  /// Whether the choice's values can be given by position, which a function of Python's cannot tell
+  /// from keywords and takes faster.
+  [[nodiscard]] bool go_by_position(const Choice& choice, const Arguments& arguments) const;
+  [[nodiscard, gnu::noinline]] PyObject* run_overwriting(const Choice& choice,
+                                                         const Arguments& arguments) const;
+  void take_fields(KeyObjects& out, const Arguments& arguments, const CallShape* shape) const;
+  [[nodiscard, gnu::noinline]] CallShape* add_shape(PyObject* keywords, Py_ssize_t positional,
+                                                    std::unique_ptr<CallShape>& spare) const;
 
   mutable std::vector<std::unique_ptr<CallShape>> m_shapes;
   mutable Py_ssize_t m_tensor = -1;
+  /// What `go_by_position` found last, and for what.
+  struct ByPosition {
+    Ref code;
+    Ref names;
+    Py_ssize_t positional = 0;
+    bool fit = false;
+  };
+  mutable ByPosition m_by_position;
   ChoiceRef m_default;
 };
 

@@ -1,10 +1,12 @@
 // disttune._core: the compiled part of the Python package.
 #include <nanobind/nanobind.h>
 
+#include "active_call.hpp"
 #include "bindings.hpp"
 #include "disttune/version.hpp"
 #include "errors.hpp"
 #include "fast_launch.hpp"
+#include "outer_function.hpp"
 
 namespace nb = nanobind;
 
@@ -30,7 +32,9 @@ NB_MODULE(_core, m) {
     bind_session(m);
     bind_attempts(m);
     bind_contextual(m);
+    add_active_call(m.ptr());
     add_fast_launch(m.ptr());
+    add_outer_function(m.ptr());
     bind_launcher(m);
   } catch (const ErrorSet&) {
     throw nb::python_error();

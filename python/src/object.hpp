@@ -4,6 +4,7 @@
 
 #include <Python.h>
 
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -98,9 +99,14 @@ inline void checked(int status) {
 /// PyObject_Vectorcall without a detour through the library: a warm call makes two of them.
 [[nodiscard]] inline PyObject* call_vector(PyObject* callable, PyObject* const* arguments,
                                            std::size_t nargsf, PyObject* names) {
-  const vectorcallfunc direct = PyVectorcall_Function(callable);
-  return direct != nullptr ? direct(callable, arguments, nargsf, names)
-                           : PyObject_Vectorcall(callable, arguments, nargsf, names);
+  const PyTypeObject* type = Py_TYPE(callable);
+  if ((type->tp_flags & Py_TPFLAGS_HAVE_VECTORCALL) != 0) [[likely]] {
+    vectorcallfunc direct = nullptr;
+    std::memcpy(&direct, reinterpret_cast<const char*>(callable) + type->tp_vectorcall_offset,
+                sizeof direct);
+    if (direct != nullptr) return direct(callable, arguments, nargsf, names);
+  }
+  return PyObject_Vectorcall(callable, arguments, nargsf, names);
 }
 
 /// An attribute that may be missing: null without an exception for AttributeError, ErrorSet for

@@ -20,51 +20,69 @@ bool equal_ints(PyObject* a, PyObject* b) noexcept {
          PyUnstable_Long_CompactValue(x) == PyUnstable_Long_CompactValue(y);
 #else
   const Py_ssize_t size = Py_SIZE(a);
+  if (size != Py_SIZE(b)) return false;
+  const auto* x = reinterpret_cast<PyLongObject*>(a)->ob_digit;
+  const auto* y = reinterpret_cast<PyLongObject*>(b)->ob_digit;
   const auto digits = static_cast<std::size_t>(size < 0 ? -size : size);
-  return size == Py_SIZE(b) &&
-         std::memcmp(reinterpret_cast<PyLongObject*>(a)->ob_digit,
-                     reinterpret_cast<PyLongObject*>(b)->ob_digit, digits * sizeof(digit)) == 0;
+  return digits == 1 ? x[0] == y[0] : std::memcmp(x, y, digits * sizeof(digit)) == 0;
 #endif
+}
+
+/// Of two different objects, of which the known one is no tuple.
+bool equal_leaves(PyObject* known, PyObject* object) noexcept {
+  PyTypeObject* type = Py_TYPE(known);
+  if (type != Py_TYPE(object)) return false;
+  if (type == &PyLong_Type) return equal_ints(known, object);
+  if (type == &PyUnicode_Type) return PyUnicode_Compare(known, object) == 0;
+  if (type == &PyFloat_Type)
+    return float_bits(PyFloat_AS_DOUBLE(known)) == float_bits(PyFloat_AS_DOUBLE(object));
+  return false;  // a constant, or a bool: one object each
+}
+
+bool equal_tuples(PyObject* known, PyObject* object) noexcept;
+
+bool equal(PyObject* known, PyObject* object) noexcept {
+  if (known == object) return true;
+  return is_tuple(Py_TYPE(known)) ? equal_tuples(known, object) : equal_leaves(known, object);
+}
+
+/// A torch.Size is described as the tuple it is.
+bool equal_tuples(PyObject* known, PyObject* object) noexcept {
+  const Py_ssize_t size = PyTuple_GET_SIZE(known);
+  if (!is_tuple(Py_TYPE(object)) || PyTuple_GET_SIZE(object) != size) return false;
+  for (Py_ssize_t i = 0; i < size; ++i)
+    if (!equal(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(object, i))) return false;
+  return true;
+}
+
+bool can_be_kept(PyObject* object) noexcept {
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_tuple(type)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (!can_be_kept(PyTuple_GET_ITEM(object, i))) return false;
+    return true;
+  }
+  constexpr Py_ssize_t k_longest_text = 256;
+  if (type == &PyUnicode_Type) return PyUnicode_GET_LENGTH(object) <= k_longest_text;
+  return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+         object == Py_None || !constant_bytes(object).empty();
 }
 
 }  // namespace
 
-bool RecentKey::equal(PyObject* known, PyObject* key) noexcept {
-  if (known == key) return true;
-  PyTypeObject* type = Py_TYPE(known);
-  // A torch.Size is described as the tuple it is.
-  if (is_tuple(type)) {
-    const Py_ssize_t size = PyTuple_GET_SIZE(known);
-    if (!is_tuple(Py_TYPE(key)) || PyTuple_GET_SIZE(key) != size) return false;
-    for (Py_ssize_t i = 0; i < size; ++i)
-      if (!equal(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(key, i))) return false;
-    return true;
-  }
-  if (type != Py_TYPE(key)) return false;
-  if (type == &PyLong_Type) return equal_ints(known, key);
-  if (type == &PyUnicode_Type) return PyUnicode_Compare(known, key) == 0;
-  if (type == &PyFloat_Type)
-    return float_bits(PyFloat_AS_DOUBLE(known)) == float_bits(PyFloat_AS_DOUBLE(key));
-  return false;  // a constant, or a bool: one object each
+bool RecentKey::equals(const KeyObjects& key) const noexcept {
+  if (m_objects.size() != key.size()) return false;
+  for (std::size_t i = 0; i < m_objects.size(); ++i)
+    if (!equal(m_objects[i].get(), key[i])) return false;
+  return true;
 }
 
-bool RecentKey::can_be_kept(PyObject* key) noexcept {
-  PyTypeObject* type = Py_TYPE(key);
-  if (is_tuple(type)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
-      if (!can_be_kept(PyTuple_GET_ITEM(key, i))) return false;
-    return true;
-  }
-  constexpr Py_ssize_t k_longest_text = 256;
-  if (type == &PyUnicode_Type) return PyUnicode_GET_LENGTH(key) <= k_longest_text;
-  return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || key == Py_None ||
-         !constant_bytes(key).empty();
-}
-
-void RecentKey::remember(PyObject* key, std::uint64_t place, const ChoiceTable& table,
+void RecentKey::remember(const KeyObjects& key, std::uint64_t place, const ChoiceTable& table,
                          Choice* choice) {
-  if (!can_be_kept(key)) return;
-  m_key = Ref::borrow(key);
+  for (std::size_t i = 0; i < key.size(); ++i)
+    if (!can_be_kept(key[i])) return;
+  m_objects.resize(key.size());
+  for (std::size_t i = 0; i < key.size(); ++i) m_objects[i] = Ref::borrow(key[i]);
   m_place = place;
   m_generation = table.generation();
   m_choice = choice;

@@ -32,14 +32,10 @@ struct LastGroup {
     return PyWeakref_GET_OBJECT(weak.get()) == object;
   }
 };
-LastGroup& default_group() {
-  static auto* last = new LastGroup;
-  return *last;
-}
-LastGroup& given_group() {
-  static auto* last = new LastGroup;
-  return *last;
-}
+// Never destroyed: their objects would outlive the interpreter. No function's statics, which a warm
+// call would look at twice.
+LastGroup& g_default_group = *new LastGroup;
+LastGroup& g_given_group = *new LastGroup;
 
 GroupSeat resolve(PyObject* object) {
   if (!resolver()) return {};
@@ -66,9 +62,16 @@ void remember(LastGroup& last, PyObject* object, const GroupSeat& seat) {
   last.known = true;
 }
 
+[[gnu::noinline]] GroupSeat resolve_default(PyObject* world) {
+  const Ref keep = Ref::borrow(world);
+  GroupSeat seat = resolve(Py_None);
+  remember(g_default_group, world, seat);
+  return seat;
+}
+
 /// The attributes of torch.distributed's world object, owned; null while the caller has not
 /// imported it. Sets `name` to the attribute that holds the default group.
-PyObject* find_world(PyObject*& name) {
+[[gnu::noinline]] PyObject* find_world(PyObject*& name) {
   static Py_ssize_t modules_seen = -1;
   PyObject* modules = PyImport_GetModuleDict();
   if (PyDict_GET_SIZE(modules) == modules_seen) return nullptr;
@@ -148,39 +151,31 @@ void set_group_resolver(PyObject* function) {
 }
 
 void forget_default_group() noexcept {
-  default_group() = {};
-  given_group() = {};
+  g_default_group = {};
+  g_given_group = {};
 }
 
 std::uint32_t default_group_serial() {
   PyObject* world = torch_world();
-  LastGroup& last = default_group();
-  if (last.fits(world)) [[likely]]
-    return last.seat.serial;
-  const Ref keep = Ref::borrow(world);
-  const GroupSeat seat = resolve(Py_None);
-  remember(last, world, seat);
-  return seat.serial;
+  if (g_default_group.fits(world)) [[likely]]
+    return g_default_group.seat.serial;
+  return resolve_default(world).serial;
 }
 
 GroupSeat group_of(PyObject* autotune_pg) {
   if (autotune_pg == nullptr || autotune_pg == Py_None) {
     PyObject* world = torch_world();
-    if (default_group().fits(world)) return default_group().seat;
-    const Ref keep = Ref::borrow(world);
-    GroupSeat seat = resolve(Py_None);
-    remember(default_group(), world, seat);
-    return seat;
+    return g_default_group.fits(world) ? g_default_group.seat : resolve_default(world);
   }
-  if (given_group().fits(autotune_pg)) return given_group().seat;
+  if (g_given_group.fits(autotune_pg)) return g_given_group.seat;
   GroupSeat seat = resolve(autotune_pg);
-  remember(given_group(), autotune_pg, seat);
+  remember(g_given_group, autotune_pg, seat);
   return seat;
 }
 
 GroupSeat known_group(PyObject* autotune_pg) noexcept {
   const bool by_default = autotune_pg == nullptr || autotune_pg == Py_None;
-  const LastGroup& last = by_default ? default_group() : given_group();
+  const LastGroup& last = by_default ? g_default_group : g_given_group;
   if (last.fits(by_default ? torch_world() : autotune_pg)) return last.seat;
   ProcessGroup* own = by_default ? nullptr : group_pointer(autotune_pg);
   if (own == nullptr || own->size() < 2) return {};

@@ -693,7 +693,7 @@ def test_functions_lambdas_and_methods(clock, tune):
     assert Layer(4).forward(x=Tensor()) == 4
     assert Layer.forward.__doc__ == "Docs."
     assert Layer.forward.__name__ == "forward"
-    assert tune()(functools.partial(Layer(5).forward.func.fn, Layer(5)))(Tensor()) == 5
+    assert tune()(functools.partial(Layer(5).forward.fn, Layer(5)))(Tensor()) == 5
     assert [key[0] for key in kernel.cache] == [3, 4, 5]
 
 

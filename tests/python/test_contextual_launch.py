@@ -43,13 +43,13 @@ DTYPE = "float32"
 
 @pytest.fixture
 def steady(clock, met):
-    """A kernel that is decided for n=1, and a contextual call of it that was made once more."""
+    """A kernel that is decided for n=1, and a contextual call that launched it the short way."""
     kernel = make_kernel(clock)
     outer = disttune.contextual_autotune(n_warmup=0, n_repeat=1, timer=clock, cache="hot")(
         lambda x, n, **kwargs: kernel[(1,)](x, n, **kwargs)
     )
-    outer(Tensor(DTYPE), 1)
-    outer(Tensor(DTYPE), 1)
+    for _ in range(3):
+        outer(Tensor(DTYPE), 1)
     met.clear()
     kernel.fn.launches.clear()
     return kernel, outer
@@ -105,6 +105,57 @@ def test_it_steps_aside_for_any_change(steady, met, change):
     change(kernel)
     outer(Tensor(DTYPE), 1)
     assert len(met) == 1
+
+
+def test_a_change_that_is_taken_back_is_none(steady, met):
+    kernel, outer = steady
+    kernel.extra = 1
+    del kernel.extra
+    kernel.configs[1].kwargs.update(BLOCK=16)
+    kernel.configs[1].kwargs.update(BLOCK=2)
+    outer(Tensor(DTYPE), 1)
+    kernel.nargs = None
+    kernel.best_config = kernel.configs[0]
+    outer(Tensor(DTYPE), 1)
+    assert met == []
+    assert blocks_of(kernel) == [2, 2]
+    assert kernel.best_config is kernel.configs[1]
+
+
+def test_attributes_of_tensors_are_read_anew(clock, met):
+    """Whatever makes them: a getter of C, a property, a look-up of the class's own."""
+    torch = pytest.importorskip("torch")
+
+    class Turned(torch.Tensor):
+        kind = torch.float32
+
+        @property
+        def dtype(self):
+            return self.kind
+
+    kernel = make_kernel(clock)
+    outer = disttune.contextual_autotune(n_warmup=0, n_repeat=1, timer=clock, cache="hot")(
+        lambda x: kernel[(1,)](x, 1)
+    )
+    plain, turned = torch.empty(2), torch.empty(2).as_subclass(Turned)
+    for x in (plain, turned):
+        for _ in range(3):
+            outer(x)
+    met.clear()
+    outer(plain)
+    outer(turned)
+    assert met == []
+    for x in (plain.half(), turned):
+        Turned.kind = torch.float16
+        outer(x)
+        assert len(met) > 0
+        met.clear()
+    Turned.dtype = plain.dtype  # no property any more
+    for _ in range(2):
+        met.clear()
+        outer(turned)
+        outer(plain)
+    assert met == []
 
 
 def test_a_changed_configuration_is_launched_as_it_is_now(steady):

@@ -7,6 +7,7 @@ import enum
 import functools
 import gc
 import inspect
+import itertools
 import math
 import os
 import pickle
@@ -40,6 +41,11 @@ def make(space=None, key_fn=None, prune_fn=None, costs=None, calls=None, clock=N
         return (x, n, block)
 
     return f
+
+
+def ticking():
+    """A clock for functions that spend nothing of a scripted one."""
+    return itertools.count(0, 1000).__next__
 
 
 def test_the_fastest_candidate_is_chosen_and_kept(clock):
@@ -385,6 +391,216 @@ def test_a_pre_hook_is_never_copied(clock):
     assert got.kwargs == config.kwargs
 
 
+# ---- the key of the call before ------------------------------------------------------------------
+
+
+class Kind(enum.Enum):
+    A = 1
+    B = 2
+
+
+class Whole(int):
+    pass
+
+
+class Text(str):
+    pass
+
+
+class Pair(tuple):
+    pass
+
+
+VALUES = [
+    *(1, True, 1.0, "1", b"1", (1,), (True,), (1.0,), [1], ((1,), 2), ((1, 2),), (), None),
+    *(0, False, 0.0, -0.0, -1, 2**30, -(2**30), 2**70, -(2**70), 2**70 + 1, math.nan, "", "\xe9"),
+]
+
+
+BOTH_KINDS = pytest.mark.parametrize(
+    "key, entry",
+    [(lambda x: x, lambda x: x), (disttune.key("x"), lambda x: (x,))],
+    ids=["computed", "declared"],
+)
+
+
+def numbered(values, key, entry):
+    """A launcher that returns the place of the key's last equal in `values`."""
+    f = disttune.autotune([{"number": 0}], key)(lambda x, number: number)
+    for number, value in enumerate(values):
+        f.best_configs[entry(value)] = {"number": number}
+    return f
+
+
+@BOTH_KINDS
+def test_keys_that_follow_each_other_are_told_apart_by_type_and_value(key, entry):
+    f = numbered(VALUES, key, entry)
+    for first, second in itertools.product(range(len(VALUES)), repeat=2):
+        got = [f(copy.deepcopy(VALUES[i])) for i in (first, second, second)]
+        assert got == [first, second, second]
+
+
+@BOTH_KINDS
+def test_a_subclass_is_the_same_key_whatever_came_before_it(key, entry):
+    values = [1, "1", (1,), Whole(1), Text("1"), Pair((1,)), Kind.A, "between"]
+    f = numbered(values, key, entry)
+    for first, second in itertools.permutations(values[:-1], 2):
+        expected = (f(first), f("between"), f(second))[::2]
+        f("between")
+        assert (f(first), f(second)) == expected
+
+
+def test_fields_that_change_one_by_one(clock):
+    f = make(key_fn=disttune.key("x.shape", "x.dtype", "n"), clock=clock)
+    calls = [
+        (Tensor((4, 4)), 1),
+        (Tensor((4, 5)), 1),
+        (Tensor((4, 4, 1)), 1),
+        (Tensor((4, 4), "f8"), 1),
+        (Tensor((4, 4)), 2),
+        (Tensor((4, True)), 1),
+        (Tensor([4, 4]), 1),
+    ]
+    for _ in range(2):
+        for x, n in calls:
+            f(x, n)
+            f(x, n=n)
+    assert len(f.best_configs) == len(calls)
+
+
+@pytest.mark.parametrize("key", [lambda x, n=0: x, disttune.key("x"), None])
+def test_a_change_of_best_configs_holds_for_the_next_call(clock, key):
+    f = make(key_fn=key, clock=clock) if key else make_without_key(clock)
+    f(1)
+    assert f(1)[2] == 2
+    (entry,) = f.best_configs
+    f.best_configs[entry] = {"block": 9}
+    assert f(1)[2] == 9
+    f.best_configs[entry] = {"block": 8}
+    assert f(1)[2] == 8
+    del f.best_configs[entry]
+    assert f(1)[2] == 2
+    f.best_configs.clear()
+    assert f(1)[2] == 2
+
+
+def make_without_key(clock):
+    @disttune.autotune([{"block": 1}, {"block": 2}], None, timer=clock)
+    def f(x, n=0, *, block):
+        clock.spend({1: 300, 2: 100}.get(block, 50))
+        return (x, n, block)
+
+    return f
+
+
+def test_many_fields():
+    names = [f"a{i}" for i in range(12)]
+    scope = {}
+    exec(f"def f({', '.join(names)}, block): return block", scope)
+    f = disttune.autotune([{"block": 1}], disttune.key(*names), timer=ticking())(scope["f"])
+    for last in (1, 2, 1, 2):
+        f(*range(11), last)
+    assert list(f.best_configs) == [(*range(11), 1), (*range(11), 2)]
+
+
+def test_tensors_whose_attributes_are_not_plain_ones():
+    torch = pytest.importorskip("torch")
+
+    class Transposed(torch.Tensor):
+        @property
+        def shape(self):
+            return "turned"
+
+    class Answering(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            if function == torch.Tensor.shape.__get__:
+                return (7, 7)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    class Made:
+        def __getattribute__(self, name):
+            return "made" if name == "shape" else object.__getattribute__(self, name)
+
+    f = disttune.autotune([{"block": 1}], disttune.key("x.shape"), timer=ticking())(
+        lambda x, block: None
+    )
+    plain = torch.empty(2, 3)
+    for x in (plain, plain.as_subclass(Transposed), plain.as_subclass(Answering), Made(), plain):
+        f(x)
+        f(x)
+    assert list(f.best_configs) == [((2, 3),), ("turned",), ((7, 7),), ("made",)]
+
+
+def test_a_key_keeps_no_reference_to_what_it_was_made_from(clock):
+    torch = pytest.importorskip("torch")
+    f = make(key_fn=disttune.key("x.shape", "n"), clock=clock)
+    x, n = torch.empty(2, 3), 10**6
+    f(x, n)
+    before = sys.getrefcount(x), sys.getrefcount(torch.Size)
+    for _ in range(1000):
+        f(x, n)
+        f(x, n=n)
+    assert (sys.getrefcount(x), sys.getrefcount(torch.Size)) == before
+
+
+# ---- how tuned values reach the function --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "x, a, b",
+        "x, b, a",
+        "x, *, a, b",
+        "x, n=0, a=1, b=1",
+        "x, a, b, *rest",
+        "x, a, b, **more",
+        "x, a, *, b",
+        "*args, a, b",
+        "x, **kwargs",
+    ],
+)
+def test_tuned_values_reach_their_parameters(head):
+    scope = {}
+    body = "(kwargs['a'], kwargs['b'])" if "kwargs" in head else "(a, b)"
+    exec(f"def f({head}): return {body}", scope)
+    for space in ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}]):
+        f = disttune.autotune(space, None, timer=ticking())(scope["f"])
+        for _ in range(3):
+            assert f(5) == (1, 2)
+        for _ in range(3):
+            if "args" not in head.replace("kwargs", ""):
+                assert f(x=5) == (1, 2)
+        assert f(5, autotune=False) == (1, 2)
+
+
+def test_a_function_that_changes_its_code_is_called_as_it_is_now():
+    def run(x, a, b):
+        return (a, b)
+
+    def turned(x, b, a):
+        return (a, b)
+
+    f = disttune.autotune([{"a": 1, "b": 2}], None, timer=ticking())(run)
+    assert f(5) == f(5) == (1, 2)
+    run.__code__ = turned.__code__
+    assert f(5) == f(5) == (1, 2)
+
+
+def test_a_wrapper_gets_keywords_whatever_signature_it_shows():
+    def run(x, a, b):
+        return (a, b)
+
+    @functools.wraps(run)
+    def wrapper(*args, **kwargs):
+        return (args, kwargs)
+
+    f = disttune.autotune([{"a": 1, "b": 2}], None, timer=ticking())(wrapper)
+    for _ in range(3):
+        assert f(5) == ((5,), {"a": 1, "b": 2})
+
+
 # ---- manners ------------------------------------------------------------------------------------
 
 
@@ -578,11 +794,6 @@ def test_partials_and_callable_objects(clock):
 
     g = disttune.autotune([{"c": 1}], None, timer=clock)(Callable())
     assert g(6) == (6, 1)
-
-
-class Kind(enum.Enum):
-    A = 1
-    B = 2
 
 
 def test_enum_members_and_dataclasses_in_keys(clock):

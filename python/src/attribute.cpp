@@ -1,0 +1,27 @@
+#include "attribute.hpp"
+
+namespace disttune::python {
+
+PyObject* Attribute::look_up(PyObject* object) const {
+  if (m_called) return PyObject_CallMethodNoArgs(object, m_name.get());
+  PyTypeObject* type = Py_TYPE(object);
+  m_type = nullptr;
+  if (type->tp_getattro == PyObject_GenericGetAttr) {
+    const Ref found = Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), m_name.get()));
+    if (!found) PyErr_Clear();
+    // Of a class, a getset gives itself; looking it up has made the version tag valid.
+    if (found && Py_IS_TYPE(found.get(), &PyGetSetDescr_Type) && type->tp_version_tag != 0 &&
+        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+      PyGetSetDef* getter = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
+      if (getter->get != nullptr) {
+        m_type = type;
+        m_version = type->tp_version_tag;
+        m_descriptor = found;
+        m_getter = getter;
+      }
+    }
+  }
+  return PyObject_GetAttr(object, m_name.get());
+}
+
+}  // namespace disttune::python
