@@ -145,12 +145,9 @@ std::string end_line(const Value& candidate, Status status, std::string_view rea
   text_field(out, "end", candidate.text());
   text_field(out, "status", to_string(status));
   text_field(out, "reason", reason);
-  out += ", \"samples_ns\": [";
-  for (const std::int64_t sample : samples_ns) {
-    if (out.back() != '[') out += ',';
-    append_json(out, sample);
-  }
-  return out + "]}\n";
+  out += ", \"samples_ns\": ";
+  append_json(out, samples_ns);
+  return out + "}\n";
 }
 
 std::string interrupted_line(const Value& candidate) {
