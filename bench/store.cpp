@@ -92,7 +92,7 @@ void crowd(const store::Store& store) {
 // alternatives create their file anew and remove it), of a tuning in place of the only one, and of
 // a tuning beside another one, which is read, checked and written again.
 void measure_saves(const store::Store& store, bench::Report& report) {
-  constexpr std::size_t saves = 20;
+  constexpr std::size_t saves = 2;  // few at a time: shorter than a turn of the scheduler
   const Record fresh = make_record(2), again = make_record(3);
   Record more = make_record(4);
   const auto file_of = [&](int n) { return store.file("bench_store", make_key(n)); };
@@ -118,7 +118,7 @@ void measure_saves(const store::Store& store, bench::Report& report) {
        }),
        times([&] { write_and_rename(plain, one); }), times([&] { store.save(again); }),
        times([&] { write_and_rename(plain, two); }), times([&] { store.save(more); })},
-      saves, 31, bench::wall_ns);
+      saves, 201, bench::wall_ns);
   report.limited("ratio_save_new_to_write_and_rename", ns[1] / ns[0], 3);
   report.limited("ratio_save_replacing_to_write_and_rename", ns[3] / ns[2], 3);
   report.limited("ratio_save_adding_to_write_and_rename", ns[5] / ns[4], 3);
