@@ -21,9 +21,9 @@ DISTTUNE_NAMESPACE_BEGIN
 class Config {
  public:
   Config() = default;
-  Config(std::initializer_list<std::pair<std::string, Value>> entries) {
-    for (const auto& [name, value] : entries) set(name, value);
-  }
+  Config(std::initializer_list<std::pair<std::string, Value>> entries) : Config(of(entries)) {}
+  /// All at once, in less time than one by one; std::invalid_argument when two names are equal.
+  [[nodiscard]] static Config of(std::vector<std::pair<std::string, Value>> entries);
 
   /// Adds a value; std::invalid_argument when the name is there already.
   void set(std::string name, Value value);
@@ -48,6 +48,7 @@ class Config {
   }
 
  private:
+  void identify();
   std::vector<std::pair<std::string, Value>> m_entries;
   Value m_identity = Value::from_canonical("{}");
 };
@@ -75,10 +76,10 @@ concept AnyConfig = TypedConfig<C> || std::same_as<C, Config>;
 [[nodiscard]] inline const Config& to_config(const Config& c) { return c; }
 template <TypedConfig C>
 [[nodiscard]] Config to_config(const C& c) {
-  Config out;
-  std::apply([&](auto... f) { (out.set(std::string(f.name), describe(c.*(f.member))), ...); },
+  std::vector<std::pair<std::string, Value>> entries;
+  std::apply([&](auto... f) { (entries.emplace_back(f.name, describe(c.*(f.member))), ...); },
              C::tuned);
-  return out;
+  return Config::of(std::move(entries));
 }
 
 /// The ordered list of candidates; entry 0 is the default. Value semantics; not thread-safe to

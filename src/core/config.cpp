@@ -4,16 +4,30 @@
 
 DISTTUNE_NAMESPACE_BEGIN
 
+Config Config::of(std::vector<std::pair<std::string, Value>> entries) {
+  Config out;
+  out.m_entries.reserve(entries.size());
+  for (auto& [name, value] : entries) {
+    if (out.find(name) != nullptr)
+      throw std::invalid_argument("disttune: the configuration has the name '" + name +
+                                  "' already");
+    out.m_entries.emplace_back(std::move(name), std::move(value));
+  }
+  out.identify();
+  return out;
+}
+
 void Config::set(std::string name, Value value) {
-  if (find(name) != nullptr)
-    throw std::invalid_argument("disttune: the configuration has the name '" + name + "' already");
+  std::vector<std::pair<std::string, Value>> entries = m_entries;
+  entries.emplace_back(std::move(name), std::move(value));
+  *this = of(std::move(entries));
+}
+
+void Config::identify() {
   std::vector<std::pair<Value, Value>> items;
-  items.reserve(m_entries.size() + 1);
-  for (const auto& [n, v] : m_entries) items.emplace_back(Value(n), v);
-  items.emplace_back(Value(name), value);
-  Value identity = Value::dict(std::move(items));
-  m_entries.emplace_back(std::move(name), std::move(value));
-  m_identity = std::move(identity);
+  items.reserve(m_entries.size());
+  for (const auto& [name, value] : m_entries) items.emplace_back(name, value);
+  m_identity = Value::dict(std::move(items));
 }
 
 const Value* Config::find(std::string_view name) const noexcept {

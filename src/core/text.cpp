@@ -50,9 +50,18 @@ bool looks_digested(std::string_view name) noexcept {
 }  // namespace
 
 std::string utc_now() {
-  const auto [t, microseconds] = utc();
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", t.tm_year + 1900, t.tm_mon + 1,
-                     t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec);
+  // Every line of a log and every note of a journal asks, hundreds of times within a second.
+  thread_local std::time_t last = -1;
+  thread_local std::string text;
+  const std::time_t now = std::time(nullptr);
+  if (now != last) {
+    std::tm t{};
+    gmtime_r(&now, &t);
+    text = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", t.tm_year + 1900, t.tm_mon + 1,
+                       t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec);
+    last = now;
+  }
+  return text;
 }
 
 std::string utc_stamp() {

@@ -119,9 +119,11 @@ std::optional<int> cgroup_cores(const std::filesystem::path& root, std::string_v
     const auto group = trimmed(line.substr(second + 1));
     if (controllers.empty())
       least = smaller(least, limit_along(root, group, true));
-    else if (names_cpu(controllers))
-      for (const auto& mount : {root / "cpu", root / std::string(controllers)})
-        least = smaller(least, limit_along(mount, group, false));
+    else if (names_cpu(controllers)) {
+      least = smaller(least, limit_along(root / "cpu", group, false));
+      if (controllers != "cpu")
+        least = smaller(least, limit_along(root / std::string(controllers), group, false));
+    }
     return false;
   });
   return least;

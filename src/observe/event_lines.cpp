@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -13,9 +14,8 @@
 namespace disttune::observe {
 namespace {
 
-std::string text_of(std::int64_t sample) {
-  if (core::is_failure(sample)) return std::string(to_string(core::status_of(sample)));
-  if (!core::is_retry(sample)) return std::to_string(sample);
+std::string_view failure_text(std::int64_t sample) {
+  if (core::is_failure(sample)) return to_string(core::status_of(sample));
   switch (core::retry_of(sample)) {
     case core::Retry::bad_clock:
       return "bad_clock";
@@ -42,6 +42,12 @@ std::string_view phase_of(Status status) {
   }
 }
 
+/// Lines are put together piece by piece: a tuning writes several for every candidate.
+template <class... Pieces>
+void append(std::string& out, const Pieces&... pieces) {
+  (void(out += pieces), ...);
+}
+
 std::string rank_text(int rank) { return rank < 0 ? "" : fmt::format(", rank {}", rank); }
 
 }  // namespace
@@ -60,15 +66,20 @@ std::string_view name_of(Level level) noexcept {
   return "INFO";
 }
 
+void append_one_line(std::string& out, std::string_view text) {
+  const auto breaks = [](char c) { return c == '\n' || c == '\r'; };
+  for (auto at = text.begin(); at != text.end(); ++at) {
+    const auto end = std::find_if(at, text.end(), breaks);
+    out.append(at, end);
+    if (end == text.end()) return;
+    if (*end == '\n') out += "\\n";
+    at = end;
+  }
+}
+
 std::string one_line(std::string_view text) {
   std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    if (c == '\n')
-      out += "\\n";
-    else if (c != '\r')
-      out += c;
-  }
+  append_one_line(out, text);
   return out;
 }
 
@@ -84,33 +95,35 @@ void write_lines(const Miss& e, const Write& write) {
                                  rank_text(e.rank), one_line(e.reason)));
   write(Level::info, fmt::format("key {}", e.key.text().text()));
   if (!e.deps.empty()) write(Level::info, fmt::format("deps {}", e.deps));
+  std::string line;
   for (const CandidateRecord& c : e.space) {
-    const bool open = c.status == Status::ok || c.status == Status::skipped;
-    write(Level::info, open ? fmt::format("candidate {}", one_line(c.config.display()))
-                            : fmt::format("candidate {}: {}: {}", one_line(c.config.display()),
-                                          to_string(c.status), one_line(c.reason)));
+    line = "candidate ";
+    append_one_line(line, c.config.display());
+    if (c.status != Status::ok && c.status != Status::skipped)
+      append(line, ": ", to_string(c.status), ": ", one_line(c.reason));
+    write(Level::info, line);
   }
 }
 
 void write_lines(const VisitDone& e, std::string_view key, const Write& write) {
-  const std::string who =
-      fmt::format("{} candidate #{} ({})", e.function, e.index, one_line(e.config.display()));
+  std::string line;
+  line.reserve(256);
+  append(line, e.function, " candidate #", std::to_string(e.index), " (");
+  append_one_line(line, e.config.display());
   if (e.status != Status::ok) {
-    write(Level::warning,
-          fmt::format("{} {}: {}; phase {}{}, key {}", who, to_string(e.status), one_line(e.reason),
-                      phase_of(e.status), rank_text(e.rank), key));
+    append(line, ") ", to_string(e.status), ": ", one_line(e.reason), "; phase ",
+           phase_of(e.status), rank_text(e.rank), ", key ", key);
+    write(Level::warning, line);
     return;
   }
+  const auto is_good = [](std::int64_t s) { return !core::is_failure(s) && !core::is_retry(s); };
   std::vector<std::int64_t> good;
-  std::string all;
-  for (const std::int64_t s : e.samples_ns) {
-    if (!core::is_failure(s) && !core::is_retry(s)) good.push_back(s);
-    all += (all.empty() ? "" : " ") + text_of(s);
-  }
-  write(Level::info,
-        fmt::format("{}: {}; samples in ns: {}", who,
-                    good.empty() ? "no time" : "median " + readable_ns(core::median(good)),
-                    all.empty() ? "none" : all));
+  std::ranges::copy_if(e.samples_ns, std::back_inserter(good), is_good);
+  append(line, "): ", good.empty() ? "no time" : "median " + readable_ns(core::median(good)),
+         "; samples in ns:", e.samples_ns.empty() ? " none" : "");
+  for (const std::int64_t s : e.samples_ns)
+    append(line, " ", is_good(s) ? std::to_string(s) : failure_text(s));
+  write(Level::info, line);
 }
 
 void write_lines(const Decided& e, const Write& write) {
@@ -123,15 +136,16 @@ void write_lines(const Decided& e, const Write& write) {
   write(Level::info,
         fmt::format("{} decided{}: candidates, fastest first", e.function, rank_text(e.rank)));
   std::size_t place = 0;
+  std::string line;
   for (const CandidateRecord* c : order) {
-    const bool won = e.tuning.winner && *e.tuning.winner == c->config.identity();
+    line = c->score_ns ? std::to_string(++place) + ". " : "-  ";
+    append_one_line(line, c->config.display());
     if (c->score_ns)
-      write(Level::info, fmt::format("{}. {}: {}{}", ++place, one_line(c->config.display()),
-                                     readable_ns(*c->score_ns), won ? " (chosen)" : ""));
+      append(line, ": ", readable_ns(*c->score_ns));
     else
-      write(Level::info, fmt::format("-  {}: {}{}{}{}", one_line(c->config.display()),
-                                     to_string(c->status), c->reason.empty() ? "" : ": ",
-                                     one_line(c->reason), won ? " (chosen)" : ""));
+      append(line, ": ", to_string(c->status), c->reason.empty() ? "" : ": ", one_line(c->reason));
+    if (e.tuning.winner && *e.tuning.winner == c->config.identity()) line += " (chosen)";
+    write(Level::info, line);
   }
   write(Level::info,
         e.file.empty() ? std::string("not stored") : fmt::format("stored in {}", one_line(e.file)));

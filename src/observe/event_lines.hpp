@@ -23,6 +23,7 @@ void write_lines(const Decided&, const Write&);
 [[nodiscard]] std::string_view name_of(Level level) noexcept;
 /// Line breaks as `\n`, so that a text stays one line.
 [[nodiscard]] std::string one_line(std::string_view text);
+void append_one_line(std::string& out, std::string_view text);
 /// "12.345 us", in the unit that leaves one to three digits before the point.
 [[nodiscard]] std::string readable_ns(double ns);
 

@@ -1,7 +1,6 @@
 #include "observe/log_file.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,9 +18,14 @@ LogFile::~LogFile() {
 bool LogFile::write(Level level, std::string_view text) {
   if (m_file.empty() || !m_problem.empty()) return true;
   if (m_descriptor < 0 && !open()) return false;
-  const std::string line =
-      fmt::format("{} - {} - {}\n", core::utc_now(), name_of(level), one_line(text));
-  for (std::string_view rest = line; !rest.empty();) {
+  m_line.clear();
+  m_line += core::utc_now();
+  m_line += " - ";
+  m_line += name_of(level);
+  m_line += " - ";
+  append_one_line(m_line, text);
+  m_line += '\n';
+  for (std::string_view rest = m_line; !rest.empty();) {
     const ssize_t n = ::write(m_descriptor, rest.data(), rest.size());
     if (n >= 0)
       rest.remove_prefix(static_cast<std::size_t>(n));

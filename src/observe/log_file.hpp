@@ -30,6 +30,7 @@ class LogFile {
 
   std::filesystem::path m_file;
   std::string m_problem;
+  std::string m_line;  ///< the last one: its memory serves the next
   int m_descriptor = -1;
 };
 

@@ -361,8 +361,8 @@ void ColdCall::resume_alone() {
 
 detail::Outcome ColdCall::tune() {
   refuse_capture();
-  const auto turn =
-      DeviceTurn::take(*m_target.stream.device, !measure::inside_visit(), m_agreement.alone());
+  const auto turn = DeviceTurn::take(*m_target.stream.device, m_target.key.hardware,
+                                     !measure::inside_visit(), m_agreement.alone());
   if (!turn) {
     measure::spoil_sample();
     return {0, false, "busy", false};
@@ -464,9 +464,10 @@ TuningRecord ColdCall::tuning_record(const Measured& measured) const {
   return t;
 }
 
-void ColdCall::keep(const TuningRecord& tuning) {
+void ColdCall::keep(TuningRecord tuning) {
   const auto& spec = m_target.launcher.spec;
-  const Record record{spec.name, spec.module, m_target.key, {tuning}, "{}"};
+  Record record{spec.name, spec.module, m_target.key, {}, "{}"};
+  record.tunings.push_back(std::move(tuning));
   if (m_writer) {
     save(record);
   } else {
@@ -475,7 +476,7 @@ void ColdCall::keep(const TuningRecord& tuning) {
   }
   const bool stored = m_writer && m_target.store.root();
   observe::emit(
-      Decided{spec.name, m_target.key, tuning,
+      Decided{spec.name, m_target.key, record.tunings.front(),
               stored ? m_target.store.file(spec.name, m_target.key).string() : std::string{},
               m_agreement.alone() ? -1 : m_agreement.rank()});
 }

@@ -48,7 +48,7 @@ class ColdCall {
   [[noreturn]] void nothing_works();
   void refuse_capture() const;
   [[nodiscard]] TuningRecord tuning_record(const Measured& measured) const;
-  void keep(const TuningRecord& tuning);
+  void keep(TuningRecord tuning);
   void save(const Record& record);
   [[nodiscard]] detail::Outcome outcome(std::size_t candidate, std::string_view source,
                                         bool restore = false) const;

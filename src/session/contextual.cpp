@@ -296,7 +296,8 @@ void ContextualCall::Impl::compare_modes() {
 }
 
 void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
-  turn = DeviceTurn::take(*contexts.front()->stream.device, true, tools->agreement.alone());
+  const Device& device = *contexts.front()->stream.device;
+  turn = DeviceTurn::take(device, device.fingerprint(), true, tools->agreement.alone());
   take_stock();
   if (!tools->agreement.alone()) shake_hands();
   agree_on_pass();

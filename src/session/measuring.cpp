@@ -197,7 +197,9 @@ class Measuring {
       if (!end.reason.empty()) m_reasons[i] = end.reason;
       m_interrupted[i] =
           std::ranges::find(samples, core::sample_of(core::Retry::spoiled)) != samples.end();
-      std::ranges::copy_if(samples, std::back_inserter(m_own[i]), [](std::int64_t ns) {
+      std::vector<std::int64_t>& own = m_own[i];
+      own.reserve(own.size() + samples.size());
+      std::ranges::copy_if(samples, std::back_inserter(own), [](std::int64_t ns) {
         return !core::is_retry(ns) && !core::is_failure(ns);
       });
       if (end.status == Status::ok)

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -88,8 +89,11 @@ struct DeviceTurn::Seat {
 
 namespace {
 
+/// To a few milliseconds, which is enough for seconds of patience: it is read before every run.
 std::int64_t steady_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 /// The begin of the run at hand, for those who wait for this thread's turn.
 thread_local std::atomic<std::int64_t>* t_run_began_ns = nullptr;
@@ -110,7 +114,8 @@ std::chrono::nanoseconds& DeviceTurn::patience() noexcept {
   return value;
 }
 
-std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait, bool alone) {
+std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& hardware,
+                                             bool may_wait, bool alone) {
   static std::mutex registry_mutex;
   static auto* const registry = new std::map<std::pair<std::string, int>, std::shared_ptr<Seat>>;
   auto turn = std::make_unique<DeviceTurn>();
@@ -139,16 +144,15 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, bool may_wait
   seat.process = ::getpid();
   if (++seat.depth == 1) {
     turn->m_outer = std::exchange(t_run_began_ns, &seat.run_began_ns);
-    turn->lock_among_processes(device);
+    turn->lock_among_processes(device, hardware);
   }
   return turn;
 }
 
 /// Tells, and never waits: a flag in the record is worth more than a queue of jobs. Processes with
 /// other visible devices use other hardware under the same index.
-void DeviceTurn::lock_among_processes(const Device& device) {
-  std::string who =
-      fmt::format("{} {} {}", device.kind(), device.index(), device.fingerprint().text());
+void DeviceTurn::lock_among_processes(const Device& device, const Value& hardware) {
+  std::string who = fmt::format("{} {} {}", device.kind(), device.index(), hardware.text());
   for (const char* visible :
        {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"})
     if (const char* value = std::getenv(visible)) who += fmt::format(" {}={}", visible, value);

@@ -32,9 +32,10 @@ class DeviceTurn {
 
   /// Waits for the turn. Null when another thread has it and `may_wait` is false, or one run of
   /// that thread has taken longer than `patience()`: it may be waiting for this thread, and who
-  /// holds up others once is not waited for again in that turn.
-  [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, bool may_wait,
-                                                        bool alone);
+  /// holds up others once is not waited for again in that turn. `hardware`: the device's
+  /// fingerprint, which costs a host several files to read.
+  [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, const Value& hardware,
+                                                        bool may_wait, bool alone);
   /// Another process of this user was tuning on the device when the turn began: times may be
   /// spoiled.
   [[nodiscard]] bool contended() const noexcept { return m_contended; }
@@ -47,7 +48,7 @@ class DeviceTurn {
 
  private:
   struct Seat;
-  void lock_among_processes(const Device& device);
+  void lock_among_processes(const Device& device, const Value& hardware);
 
   std::shared_ptr<Seat> m_seat;
   std::atomic<std::int64_t>* m_outer = nullptr;  ///< of this thread's turn on another device

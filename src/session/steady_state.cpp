@@ -85,7 +85,8 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
   policy.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(environment.timeout_seconds));
   policy.poll = [&] { agreement.poll(); };
-  const auto turn = DeviceTurn::take(*stream.device, !measure::inside_visit(), agreement.alone());
+  const auto turn = DeviceTurn::take(*stream.device, stream.device->fingerprint(),
+                                     !measure::inside_visit(), agreement.alone());
   if (!turn)
     throw Error(
         "disttune: measure() inside a launcher that is being tuned in another thread's turn");

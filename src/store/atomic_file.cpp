@@ -30,17 +30,8 @@ int call_open(const char* path, int flags, mode_t mode) { return ::open(path, fl
 int call_stat(const char* path, struct ::stat* out) { return ::stat(path, out); }
 int call_fstat(int fd, struct ::stat* out) { return ::fstat(fd, out); }
 
-/// RENAME_NOREPLACE where kernel and file system have it; else look first, which leaves a gap of
-/// microseconds in which only the temporary or damaged files of the same key could meet.
 int call_rename_new(const char* from, const char* to) {
-  if (::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return -1;
-  struct ::stat there {};
-  if (::lstat(to, &there) == 0) {
-    errno = EEXIST;
-    return -1;
-  }
-  return ::rename(from, to);
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE));
 }
 
 std::int64_t call_now_ns() {
@@ -66,6 +57,28 @@ int with_retries(F&& attempt) {
     code = attempt();
   }
   return code;
+}
+
+/// Renames without replacing anything, or returns why not: EEXIST, EOPNOTSUPP where the file system
+/// knows neither such a rename nor links …
+int rename_new(const char* from, const char* to) {
+  const FileCalls& calls = file_calls();
+  if (calls.rename_new(from, to) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (calls.link(from, to) == 0) {
+    (void)calls.unlink(from);  // what stays has a second name, which nobody reads
+    return 0;
+  }
+  const bool no_links = errno == EPERM || errno == ENOSYS || errno == EMLINK;
+  return no_links ? EOPNOTSUPP : errno;
+}
+/// … which leaves a look before the rename, and microseconds between the two.
+int rename_aside(const char* from, const char* to) {
+  const int code = rename_new(from, to);
+  if (code != EOPNOTSUPP) return code;
+  std::error_code unknown;
+  if (fs::exists(fs::symlink_status(to, unknown))) return EEXIST;
+  return file_calls().rename(from, to) == 0 ? 0 : errno;
 }
 
 int write_all(int fd, std::string_view text) {
@@ -104,12 +117,12 @@ FileError write_temporary(const fs::path& temporary, std::string_view text) {
   return failed("cannot write", temporary, code);
 }
 
-FileError publish(const fs::path& file, std::string_view text,
-                  int (*rename)(const char*, const char*)) {
+/// `rename` returns 0 or an errno.
+template <class F>
+FileError publish(const fs::path& file, std::string_view text, F&& rename) {
   const fs::path temporary = temporary_name(file);
   if (FileError error = write_temporary(temporary, text)) return error;
-  const int code =
-      with_retries([&] { return rename(temporary.c_str(), file.c_str()) == 0 ? 0 : errno; });
+  const int code = with_retries([&] { return rename(temporary.c_str(), file.c_str()); });
   if (code == 0) return {};
   (void)file_calls().unlink(temporary.c_str());
   return failed("cannot rename a temporary file to", file, code);
@@ -171,9 +184,9 @@ FileContent read_open_file(int fd, std::size_t limit, bool head_only, int& code)
 }  // namespace
 
 FileCalls& file_calls() noexcept {
-  static FileCalls calls{call_open,  ::read,   ::write,         ::close,      call_stat,
-                         call_fstat, ::rename, call_rename_new, ::unlink,     ::mkdir,
-                         ::rmdir,    ::flock,  call_now_ns,     call_sleep_ns};
+  static FileCalls calls{
+      call_open, ::read,   ::write, ::close, call_stat, call_fstat, ::rename,    call_rename_new,
+      ::link,    ::unlink, ::mkdir, ::rmdir, ::fchmod,  ::flock,    call_now_ns, call_sleep_ns};
   return calls;
 }
 
@@ -215,11 +228,13 @@ FileError make_folders(const fs::path& folder) {
 }
 
 FileError write_atomically(const fs::path& file, std::string_view text) {
-  return publish(file, text, file_calls().rename);
+  return publish(file, text, [](const char* from, const char* to) {
+    return file_calls().rename(from, to) == 0 ? 0 : errno;
+  });
 }
 
 FileError create_atomically(const fs::path& file, std::string_view text) {
-  return publish(file, text, file_calls().rename_new);
+  return publish(file, text, rename_new);
 }
 
 MovedAside move_aside(const fs::path& file, std::string_view word) {
@@ -228,8 +243,7 @@ MovedAside move_aside(const fs::path& file, std::string_view word) {
     out.to = file;
     out.to += fmt::format(".{}-{}", word, core::utc_stamp());
     if (i > 0) out.to += fmt::format("-{}", i);
-    const int code = with_retries(
-        [&] { return file_calls().rename_new(file.c_str(), out.to.c_str()) == 0 ? 0 : errno; });
+    const int code = with_retries([&] { return rename_aside(file.c_str(), out.to.c_str()); });
     out.error = code == 0 ? FileError{} : failed("cannot move aside", file, code);
     if (code != EEXIST) break;
   }
@@ -249,17 +263,29 @@ FileLock::FileLock(fs::path file, std::int64_t patience_ns) : m_file(std::move(f
   }
 }
 
+int FileLock::open_or_make() {
+  const FileCalls& calls = file_calls();
+  int fd = calls.open(m_file.c_str(), O_RDWR | O_CLOEXEC, 0);
+  if (fd >= 0 || errno != ENOENT) return fd;
+  const auto make = [&] { return calls.open(m_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); };
+  const fs::path folder = m_file.parent_path();
+  fd = make();
+  if (fd < 0 && errno == ENOENT) {
+    m_error = make_folders(folder);
+    if (!m_error) fd = make();
+  }
+  struct ::stat about {};
+  if (fd >= 0 && calls.stat(folder.c_str(), &about) == 0)
+    (void)calls.fchmod(fd, about.st_mode & 0666);
+  return fd;
+}
+
 bool FileLock::try_once() {
   const FileCalls& calls = file_calls();
   m_error = {};
-  int fd = calls.open(m_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0 && errno == ENOENT) {
-    m_error = make_folders(m_file.parent_path());
-    if (m_error) return false;
-    fd = calls.open(m_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  }
+  const int fd = open_or_make();
   if (fd < 0) {
-    m_error = failed("cannot open the lock", m_file, errno);
+    if (!m_error) m_error = failed("cannot open the lock", m_file, errno);
     return false;
   }
   if (calls.flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -267,7 +293,7 @@ bool FileLock::try_once() {
     (void)calls.close(fd);
     return false;
   }
-  // The one who held it has removed the file: what is locked here is no longer what others see.
+  // Somebody may have deleted it: what is locked here is then no longer what others see.
   struct ::stat mine {};
   struct ::stat named {};
   const bool same = calls.fstat(fd, &mine) == 0 && calls.stat(m_file.c_str(), &named) == 0 &&
@@ -283,8 +309,6 @@ bool FileLock::try_once() {
 
 FileLock::~FileLock() {
   if (m_fd < 0) return;
-  // While it is still held, so that nobody's lock is removed but ours.
-  (void)file_calls().unlink(m_file.c_str());
   // A child forked meanwhile has the descriptor too; closing ours would not release the lock.
   (void)file_calls().flock(m_fd, LOCK_UN);
   (void)file_calls().close(m_fd);

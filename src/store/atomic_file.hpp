@@ -23,10 +23,13 @@ struct FileCalls {
   int (*stat)(const char* path, struct ::stat* out);
   int (*fstat)(int fd, struct ::stat* out);
   int (*rename)(const char* from, const char* to);
-  int (*rename_new)(const char* from, const char* to);  ///< EEXIST when `to` is there
+  /// EEXIST when `to` is there; EINVAL or ENOSYS where a rename cannot promise that.
+  int (*rename_new)(const char* from, const char* to);
+  int (*link)(const char* from, const char* to);
   int (*unlink)(const char* path);
   int (*mkdir)(const char* path, mode_t mode);
   int (*rmdir)(const char* path);
+  int (*fchmod)(int fd, mode_t mode);
   int (*flock)(int fd, int operation);
   std::int64_t (*now_ns)();  ///< monotonic
   void (*sleep_ns)(std::int64_t ns);
@@ -67,7 +70,8 @@ struct FileContent {
 /// errors are tried again a few times, for half a second at most.
 [[nodiscard]] FileError write_atomically(const std::filesystem::path& file, std::string_view text);
 
-/// Writes a new file; EEXIST when it is there already (then nothing is changed).
+/// Writes a new file; EEXIST when something has the name already (then nothing is changed),
+/// EOPNOTSUPP on a file system that has no way to rename without replacing.
 [[nodiscard]] FileError create_atomically(const std::filesystem::path& file, std::string_view text);
 
 /// Renames to "<file>.<word>-<UTC stamp>", never over something that is there.
@@ -77,8 +81,11 @@ struct MovedAside {
 };
 [[nodiscard]] MovedAside move_aside(const std::filesystem::path& file, std::string_view word);
 
-/// An advisory lock by a file of its own, which is gone again afterwards. Excludes threads and
-/// processes alike; released by the system when the process dies.
+/// An advisory lock by a file of its own, which stays: making and removing it would cost as much as
+/// a small save. Whoever may write into its folder may write to it, whatever the umask, since a
+/// network file system locks for writers only. A file and not the folder: NFS, Lustre and others
+/// lock a folder on one machine alone. Excludes threads and processes alike; released by the system
+/// when the process dies.
 class FileLock {
  public:
   /// Waits for at most `patience_ns`; 0: does not wait. Makes missing folders.
@@ -92,6 +99,7 @@ class FileLock {
 
  private:
   [[nodiscard]] bool try_once();
+  [[nodiscard]] int open_or_make();
   std::filesystem::path m_file;
   int m_fd = -1;
   FileError m_error;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -22,9 +23,9 @@ namespace fs = std::filesystem;
 
 struct Journal::Impl {
   Impl(fs::path record_file, const Value& key_text, const Value& policy)
-      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(::getpid()) {}
+      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(fork_count()) {}
 
-  [[nodiscard]] bool is_mine() const noexcept { return ::getpid() == owner; }
+  [[nodiscard]] bool is_mine() const noexcept { return fork_count() == owner; }
 
   /// Opens the file at the first note. Its lock tells other journals of this process that it is in
   /// use; a name that is taken gets a number.
@@ -74,7 +75,7 @@ struct Journal::Impl {
   fs::path record;
   Value key;
   Value policy_text;
-  pid_t owner;
+  std::uint64_t owner;  ///< the process, by its fork_count
   fs::path file;
   int fd = -1;
   bool broken = false;

@@ -14,13 +14,20 @@ namespace {
 
 constexpr std::string_view k_journal_name = "disttune.journal";
 constexpr std::int64_t k_journal_version = 1;
+constexpr std::size_t k_usual_line = 256;
 
+void append_name(std::string& out, std::string_view name) {
+  out += out.empty() ? "{\"" : ", \"";
+  out += name;
+  out += "\": ";
+}
 void text_field(std::string& out, std::string_view name, std::string_view text) {
-  out += fmt::format("{}\"{}\": ", out.empty() ? "{" : ", ", name);
+  append_name(out, name);
   append_json(out, text);
 }
 void number_field(std::string& out, std::string_view name, std::int64_t value) {
-  out += fmt::format("{}\"{}\": {}", out.empty() ? "{" : ", ", name, value);
+  append_name(out, name);
+  append_json(out, value);
 }
 
 /// One line, whatever it is; unknown fields are skipped.
@@ -134,6 +141,7 @@ std::string journal_header(const Value& key_text, const Value& policy, const Pro
 
 std::string begin_line(const Value& candidate) {
   std::string out;
+  out.reserve(k_usual_line);
   text_field(out, "begin", candidate.text());
   text_field(out, "at", core::utc_now());
   return out + "}\n";
@@ -142,15 +150,13 @@ std::string begin_line(const Value& candidate) {
 std::string end_line(const Value& candidate, Status status, std::string_view reason,
                      std::span<const std::int64_t> samples_ns) {
   std::string out;
+  out.reserve(k_usual_line);
   text_field(out, "end", candidate.text());
   text_field(out, "status", to_string(status));
   text_field(out, "reason", reason);
-  out += ", \"samples_ns\": [";
-  for (const std::int64_t sample : samples_ns) {
-    if (out.back() != '[') out += ',';
-    append_json(out, sample);
-  }
-  return out + "]}\n";
+  append_name(out, "samples_ns");
+  append_json(out, samples_ns);
+  return out + "}\n";
 }
 
 std::string interrupted_line(const Value& candidate) {

@@ -15,6 +15,8 @@ namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
+bool continues_number(char c) noexcept { return c == '.' || c == 'e' || c == 'E'; }
+
 unsigned hex_digit(char c) noexcept {
   if (is_digit(c)) return static_cast<unsigned>(c - '0');
   if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
@@ -97,41 +99,9 @@ void JsonCursor::fail(std::string_view what) const {
   throw StoreError(fmt::format("offset {}: {}", m_at, what));
 }
 
-void JsonCursor::blanks() noexcept {
-  while (m_at < m_text.size()) {
-    const char c = m_text[m_at];
-    if (c != ' ' && c != '\n' && c != '\t' && c != '\r') return;
-    ++m_at;
-  }
-}
-
-char JsonCursor::peek() noexcept {
-  blanks();
-  return m_at < m_text.size() ? m_text[m_at] : '\0';
-}
-
-void JsonCursor::expect(char c, std::string_view what) {
-  if (peek() != c)
-    fail(m_at == m_text.size() ? fmt::format("the text ends where {} was expected", what)
-                               : fmt::format("expected {}", what));
-  ++m_at;
-}
-
-void JsonCursor::enter(char open, std::string_view what) {
-  expect(open, what);
-  if (++m_depth > k_max_depth) fail("nested too deeply");
-}
-
-bool JsonCursor::leave_if(char close) noexcept {
-  if (peek() != close) return false;
-  ++m_at;
-  return true;
-}
-
-bool JsonCursor::next(char close) {
-  if (leave_if(close)) return false;
-  expect(',', close == '}' ? "',' or '}'" : "',' or ']'");
-  return true;
+void JsonCursor::expected(std::string_view what) const {
+  fail(m_at == m_text.size() ? fmt::format("the text ends where {} was expected", what)
+                             : fmt::format("expected {}", what));
 }
 
 void JsonCursor::name_of_field(std::string& out) {
@@ -223,12 +193,12 @@ bool JsonCursor::boolean() {
 }
 
 void JsonCursor::null() {
-  blanks();
+  (void)peek();
   word("null");
 }
 
 std::string_view JsonCursor::number_text() {
-  blanks();
+  (void)peek();
   const std::size_t begin = m_at;
   const auto digits = [this] {
     if (m_at == m_text.size() || !is_digit(m_text[m_at])) fail("expected a number");
@@ -302,13 +272,21 @@ void JsonCursor::scalar() {
     case 'n':
       null();
       return;
-    default:
+    default: {
+      // Most are short integers, which any double holds; others are converted to see.
+      const std::size_t begin = m_at;
+      while (m_at < m_text.size() && is_digit(m_text[m_at])) ++m_at;
+      const std::size_t digits = m_at - begin;
+      const bool plain = digits == 1 || (digits > 1 && digits < 300 && m_text[begin] != '0');
+      if (plain && (m_at == m_text.size() || !continues_number(m_text[m_at]))) return;
+      m_at = begin;
       (void)number();
+    }
   }
 }
 
 std::string_view JsonCursor::raw() {
-  blanks();
+  (void)peek();
   const std::size_t begin = m_at;
   std::array<char, k_max_depth + 1> closers{};
   int open = 0;

@@ -27,7 +27,10 @@ class JsonCursor {
       : m_text(text), m_dialect(dialect) {}
 
   /// The first byte of the next value; 0 at the end of the text.
-  [[nodiscard]] char peek() noexcept;
+  [[nodiscard]] char peek() noexcept {
+    while (m_at < m_text.size() && is_blank(m_text[m_at])) ++m_at;
+    return m_at < m_text.size() ? m_text[m_at] : '\0';
+  }
   [[nodiscard]] std::size_t offset() const noexcept { return m_at; }
 
   /// Calls `field(name)` for every field; it must consume the field's value.
@@ -64,12 +67,31 @@ class JsonCursor {
   [[noreturn]] void fail(std::string_view what) const;
 
  private:
-  void blanks() noexcept;
-  void enter(char open, std::string_view what);
-  [[nodiscard]] bool leave_if(char close) noexcept;
-  [[nodiscard]] bool next(char close);  ///< at ',' true, at `close` false
+  // What every value passes is here, to be inlined.
+  [[nodiscard]] static bool is_blank(char c) noexcept {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+  }
+  void expect(char c, std::string_view what) {
+    if (peek() != c) expected(what);
+    ++m_at;
+  }
+  void enter(char open, std::string_view what) {
+    expect(open, what);
+    if (++m_depth > k_max_depth) fail("nested too deeply");
+  }
+  [[nodiscard]] bool leave_if(char close) noexcept {
+    if (peek() != close) return false;
+    ++m_at;
+    return true;
+  }
+  /// At ',' true, at `close` false.
+  [[nodiscard]] bool next(char close) {
+    if (leave_if(close)) return false;
+    expect(',', close == '}' ? "',' or '}'" : "',' or ']'");
+    return true;
+  }
+  [[noreturn]] void expected(std::string_view what) const;
   void name_of_field(std::string& out);
-  void expect(char c, std::string_view what);
   void word(std::string_view text);
   /// The bytes between the quotes, checked but not unescaped.
   [[nodiscard]] std::string_view string_token(bool& escaped);

@@ -33,18 +33,9 @@ std::string repaired(std::string_view text) {
 bool needs_escape(char c) noexcept {
   return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
 }
+bool is_plain(char c) noexcept { return !needs_escape(c) && static_cast<unsigned char>(c) < 0x80; }
 
-}  // namespace
-
-void append_json(std::string& out, std::string_view text) {
-  const bool ascii = std::none_of(text.begin(), text.end(),
-                                  [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
-  std::string copy;
-  if (!ascii && !core::is_utf8(text)) {
-    copy = repaired(text);
-    text = copy;
-  }
-  out += '"';
+void append_escaped(std::string& out, std::string_view text) {
   while (!text.empty()) {
     const auto plain = static_cast<std::size_t>(
         std::find_if(text.begin(), text.end(), needs_escape) - text.begin());
@@ -73,6 +64,19 @@ void append_json(std::string& out, std::string_view text) {
         fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
     }
   }
+}
+
+}  // namespace
+
+void append_json(std::string& out, std::string_view text) {
+  out += '"';
+  if (std::all_of(text.begin(), text.end(), is_plain)) {  // nearly every text
+    out += text;
+  } else if (core::is_utf8(text)) {
+    append_escaped(out, text);
+  } else {
+    append_escaped(out, repaired(text));
+  }
   out += '"';
 }
 
@@ -80,6 +84,25 @@ void append_json(std::string& out, std::int64_t value) {
   std::array<char, 24> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   out.append(digits.data(), end);
+}
+
+void append_json(std::string& out, std::span<const std::int64_t> values) {
+  constexpr std::size_t k_longest = 21;  // a sign, 19 digits and a comma
+  std::array<char, 32 * k_longest> block;
+  char* at = block.data();
+  char* const end = at + block.size();
+  out += '[';
+  for (const std::int64_t value : values) {
+    if (end - at < static_cast<std::ptrdiff_t>(k_longest)) {
+      out.append(block.data(), at);
+      at = block.data();
+    }
+    at = std::to_chars(at, end, value).ptr;
+    *at++ = ',';
+  }
+  out.append(block.data(), at);
+  if (!values.empty()) out.pop_back();
+  out += ']';
 }
 
 void append_json(std::string& out, double value) {

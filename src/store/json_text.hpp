@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,8 @@ namespace disttune::store {
 /// that what is written can be read.
 void append_json(std::string& out, std::string_view text);
 void append_json(std::string& out, std::int64_t value);
+/// "[1,2,3]". A record holds thousands of samples, so they are appended by the block.
+void append_json(std::string& out, std::span<const std::int64_t> values);
 /// Shortest text that reads back to the same double; `null` when it is not finite.
 void append_json(std::string& out, double value);
 

@@ -1,5 +1,6 @@
 // The Store: a root that is written, and read-only layers under it.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,9 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t k_lock_patience_ns = 5'000'000'000;
 
-fs::path with_extension(fs::path file, const char* extension) {
-  return file.replace_extension(extension);
-}
+/// One a folder: a lock is held for a moment, and more files would be in everybody's way.
+fs::path lock_file(const fs::path& folder) { return folder / ".lock"; }
 
 fs::path file_in(const fs::path& root, std::string_view name, std::string_view digest) {
   return root / core::safe_name(name) / fmt::format("{}.json", digest);
@@ -32,7 +32,7 @@ fs::path file_in(const fs::path& root, std::string_view name, std::string_view d
 /// Moves a damaged record aside unless somebody is just replacing it; whoever saves holds the lock
 /// and sees the damage himself.
 std::string move_damaged(const fs::path& file, const Reading& seen, const RecordKey& key) {
-  const FileLock lock(with_extension(file, ".lock"), 0);
+  const FileLock lock(lock_file(file.parent_path()), 0);
   if (!lock.held()) return fmt::format("damaged: {}", seen.reason);
   const Reading now = read_record_file(file, key);
   if (now.condition != Condition::damaged || now.inode != seen.inode)
@@ -95,6 +95,11 @@ void load_from(const fs::path& file, const RecordKey& key, bool layer, Lookup& o
   if (out.reason.empty()) out.reason = std::move(problem);
 }
 
+bool is_there(const fs::path& file) {
+  struct ::stat about {};
+  return file_calls().stat(file.c_str(), &about) == 0;
+}
+
 std::string joined(std::string a, const std::string& b) {
   if (a.empty()) return b;
   return b.empty() ? a : a + "; " + b;
@@ -106,32 +111,37 @@ bool is_hopeless(int code) noexcept {
          code == ENOTDIR;
 }
 
-/// What a save does: into the record under the lock, else beside it.
+/// What a save does: a new record needs no lock, an old one is merged under it; else beside it.
+///
+/// Nothing is lost: only who holds the lock replaces a record, and only one that he has read under
+/// it. Where there is none, everybody publishes without replacing, locked or not; who comes second
+/// meets the first one's record and merges.
 class Saving {
  public:
   Saving(const Record& record, fs::path file) : m_record(record), m_file(std::move(file)) {}
 
   Saved run() {
-    const FileLock lock(with_extension(m_file, ".lock"), k_lock_patience_ns);
-    if (lock.held()) return into_record();
-    if (is_hopeless(lock.error().code)) return {{}, lock.error().text};
+    if (std::optional<Saved> saved = as_new()) return *saved;
+    const FileLock lock(lock_file(m_file.parent_path()), k_lock_patience_ns);
+    if (lock.held()) return locked();
+    // The lock may be somebody's who lets others write beside him only.
+    const int code = lock.error().code;
+    if (is_hopeless(code) && code != EACCES) return {{}, lock.error().text};
     return write_beside(unique_suffix().substr(1), std::nullopt, lock.error().text);
   }
 
  private:
-  /// `base` with the new tuning in front.
-  [[nodiscard]] std::string on_top_of(std::optional<Record> base) const {
-    Record out;
-    out.name = m_record.name;
-    out.module = m_record.module;
-    out.key = m_record.key;
-    out.extra = m_record.extra;
+  /// `base` with the new tuning in front, in place of one with equal deps.
+  [[nodiscard]] std::string on_top_of(const std::optional<Record>& base) const {
+    const TuningRecord& newest = m_record.tunings.front();
+    std::vector<const TuningRecord*> tunings{&newest};
+    Record out{m_record.name, m_record.module, m_record.key, {}, m_record.extra};
     if (base) {
       merge_extra(out.extra, base->extra);
-      out.tunings = std::move(base->tunings);
+      for (const TuningRecord& t : base->tunings)
+        if (t.deps != newest.deps) tunings.push_back(&t);
     }
-    put_first(out.tunings, m_record.tunings.front());
-    return write_record(out);
+    return write_record_of(out, tunings);
   }
 
   static void absorb(std::optional<Record>& into, Record record) {
@@ -143,41 +153,63 @@ class Saving {
     merge_tunings(into->tunings, std::move(record.tunings));
   }
 
-  Saved into_record() {
+  /// Nothing: there is something to merge with, or the file system cannot publish in this way.
+  std::optional<Saved> as_new() {
+    if (is_there(m_file) || is_there(beside_folder(m_file))) return std::nullopt;
+    const FileError error = create_atomically(m_file, on_top_of(std::nullopt));
+    if (!error) return Saved{m_file, {}};
+    if (is_hopeless(error.code)) return Saved{{}, error.text};
+    return std::nullopt;
+  }
+
+  Saved locked() {
+    for (int attempt = 0; attempt < 2; ++attempt)
+      if (std::optional<Saved> saved = into_record(false)) return *saved;
+    // The name is taken, and yet there is nothing to read: a link that leads nowhere.
+    return *into_record(true);
+  }
+
+  /// Nothing, unless `replace`: where no record was, there is one now.
+  std::optional<Saved> into_record(bool replace) {
     const Value& deps = m_record.tunings.front().deps;
     Reading there = read_record_file(m_file, m_record.key, &deps);
     std::vector<std::string> notes;
     const std::vector<Beside> beside = read_beside(m_file, m_record.key, notes);
     for (const Beside& b : beside) absorb(there.record, b.record);
     if (there.condition == Condition::foreign || there.condition == Condition::unreadable)
-      return all_beside(beside, std::move(there.record), there.reason);
-    std::string problem;
+      return all_beside(beside, there.record, there.reason);
     if (there.condition == Condition::damaged) {
       const MovedAside moved = move_aside(m_file, "damaged");
-      if (moved.error) return all_beside(beside, std::move(there.record), moved.error.text);
-      problem = fmt::format("{} was damaged ({}) and is now {}", m_file.string(), there.reason,
-                            moved.to.string());
+      if (moved.error) return all_beside(beside, there.record, moved.error.text);
+      m_problem = fmt::format("{} was damaged ({}) and is now {}", m_file.string(), there.reason,
+                              moved.to.string());
     }
-    const FileError error = write_atomically(m_file, on_top_of(there.record));
+    replace |= there.condition == Condition::good;
+    const std::string text = on_top_of(there.record);
+    FileError error = replace ? write_atomically(m_file, text) : create_atomically(m_file, text);
+    if (!replace && error.code == EEXIST) return std::nullopt;
+    // Where nobody can publish without replacing, nobody does so without the lock.
+    if (error.code == EOPNOTSUPP) error = write_atomically(m_file, text);
     if (!error) {
       remove(beside, {});
-      return {m_file, problem};
+      return Saved{m_file, m_problem};
     }
-    if (is_hopeless(error.code)) return {{}, joined(problem, error.text)};
-    return all_beside(beside, std::move(there.record), joined(problem, error.text));
+    if (is_hopeless(error.code)) return Saved{{}, joined(m_problem, error.text)};
+    return all_beside(beside, there.record, joined(m_problem, error.text));
   }
 
   /// Under the lock, but not into the record: one file takes the place of all others beside it.
-  Saved all_beside(const std::vector<Beside>& others, std::optional<Record> base,
+  Saved all_beside(const std::vector<Beside>& others, const std::optional<Record>& base,
                    const std::string& why) {
-    Saved out = write_beside("merged", std::move(base), why);
+    Saved out = write_beside("merged", base, why);
     if (!out.file.empty()) remove(others, out.file);
     return out;
   }
 
-  Saved write_beside(const std::string& stem, std::optional<Record> base, const std::string& why) {
+  Saved write_beside(const std::string& stem, const std::optional<Record>& base,
+                     const std::string& why) {
     const fs::path file = beside_folder(m_file) / (stem + ".json");
-    const std::string text = on_top_of(std::move(base));
+    const std::string text = on_top_of(base);
     FileError error = write_atomically(file, text);
     // Somebody merged, and removed the folder between its making and its use.
     if (error.code == ENOENT) error = write_atomically(file, text);
@@ -193,6 +225,7 @@ class Saving {
 
   const Record& m_record;
   fs::path m_file;
+  std::string m_problem;  ///< of a record that was moved aside
 };
 
 std::uint64_t parse_id(const FileContent& content) {
@@ -214,13 +247,15 @@ std::uint64_t find_or_make_id(const fs::path& root) {
     if (const std::uint64_t id = parse_id(content)) return id;
     if (content.state == FileState::unreadable) return 0;
     if (content.state != FileState::missing) {
-      const FileLock lock(root / ".id.lock", k_lock_patience_ns);
+      const FileLock lock(lock_file(root), k_lock_patience_ns);
       if (!lock.held()) return 0;
       content = read_file(file, k_most);
       if (const std::uint64_t id = parse_id(content)) return id;
       if (content.state != FileState::missing && move_aside(file, "damaged").error) return 0;
     }
-    const FileError error = create_atomically(file, fmt::format("{}\n", random_number()));
+    const std::string text = fmt::format("{}\n", random_number());
+    FileError error = create_atomically(file, text);
+    if (error.code == EOPNOTSUPP) error = write_atomically(file, text);
     if (error && error.code != EEXIST) return 0;
   }
   return parse_id(read_file(file, k_most));

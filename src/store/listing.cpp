@@ -49,7 +49,8 @@ std::optional<Summary> summary_of_whole(const fs::path& file) {
   const FileContent content = read_file(file, k_largest_record);
   if (content.state != FileState::read) return std::nullopt;
   try {
-    return summary_of(read_record(content.text));
+    const Record record = read_record(content.text);
+    return summary_of(record, record.tunings.front());
   } catch (const OriginalFormat&) {
     return summary_of_original(read_original(content.text));
   }

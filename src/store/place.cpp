@@ -100,12 +100,6 @@ void merge_tunings(std::vector<TuningRecord>& into, std::vector<TuningRecord> mo
   if (into.size() > k_most_tunings) into.resize(k_most_tunings);
 }
 
-void put_first(std::vector<TuningRecord>& tunings, TuningRecord newest) {
-  std::erase_if(tunings, [&](const TuningRecord& t) { return t.deps == newest.deps; });
-  tunings.insert(tunings.begin(), std::move(newest));
-  if (tunings.size() > k_most_tunings) tunings.resize(k_most_tunings);
-}
-
 void merge_extra(std::string& into, const std::string& more) {
   if (more == "{}" || into == more) return;
   ExtraFields all = ExtraFields::parse(more);

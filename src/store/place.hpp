@@ -50,8 +50,6 @@ struct Beside {
 /// Adds the tunings of `more` to `into`, newest first, at most eight. Of two with equal deps the
 /// later created stays; of two created in the same second that in `into`.
 void merge_tunings(std::vector<TuningRecord>& into, std::vector<TuningRecord> more);
-/// Puts `newest` first, in place of a tuning with equal deps.
-void put_first(std::vector<TuningRecord>& tunings, TuningRecord newest);
 /// Adds the unknown fields of `more` that `into` lacks (both JSON objects).
 void merge_extra(std::string& into, const std::string& more);
 

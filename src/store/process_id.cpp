@@ -1,9 +1,11 @@
 #include "store/process_id.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -52,13 +54,22 @@ std::string boot_and_namespace() {
 
 }  // namespace
 
+std::uint64_t fork_count() noexcept {
+  static std::atomic<std::uint64_t> count{1};
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;  // it fails for want of memory only
+  return count.load(std::memory_order_relaxed);
+}
+
 ProcessId this_process() {
-  ProcessId out;
-  out.host = core::host_name();
-  out.boot = boot_and_namespace();
-  out.pid = ::getpid();
-  if (const std::optional<ProcessStat> stat = read_stat(out.pid)) out.start = stat->start;
-  return out;
+  thread_local ProcessId known;
+  thread_local std::uint64_t known_at = 0;
+  if (known_at == fork_count()) return known;
+  known = {core::host_name(), boot_and_namespace(), ::getpid(), 0};
+  if (const std::optional<ProcessStat> stat = read_stat(known.pid)) known.start = stat->start;
+  known_at = fork_count();
+  return known;
 }
 
 bool is_visible(const ProcessId& a) {

@@ -14,6 +14,9 @@ struct ProcessId {
   friend bool operator==(const ProcessId&, const ProcessId&) = default;
 };
 
+/// Another number in a forked child. Asking the system who one is costs more than a note in a
+/// journal.
+[[nodiscard]] std::uint64_t fork_count() noexcept;
 /// The calling process; right in a forked child too.
 [[nodiscard]] ProcessId this_process();
 /// Whether `a` can be looked up in this process's /proc.

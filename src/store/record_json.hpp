@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -40,8 +41,13 @@ class OriginalFormat : public OtherFormat {
 /// be shortened: then the whole file must be read. `file` is left empty.
 [[nodiscard]] std::optional<Summary> read_head(std::string_view beginning);
 
-/// What the summary says, from a whole record.
-[[nodiscard]] Summary summary_of(const Record& record);
+/// What the summary says of a record whose newest tuning is `newest`.
+[[nodiscard]] Summary summary_of(const Record& record, const TuningRecord& newest);
+
+/// As write_record, with these tunings (newest first) instead of the record's own, which need not
+/// be copied together to be saved.
+[[nodiscard]] std::string write_record_of(const Record& record,
+                                          std::span<const TuningRecord* const> tunings);
 
 /// The candidate with this identity, or nullptr.
 [[nodiscard]] const CandidateRecord* find_candidate(const TuningRecord& tuning,

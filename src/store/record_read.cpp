@@ -89,16 +89,13 @@ std::optional<T> read_optional(JsonCursor& cursor, F&& read) {
 }
 
 Config read_config(JsonCursor& cursor) {
-  Config out;
-  cursor.object([&](std::string_view name) {
-    Value value = read_value(cursor);
-    try {
-      out.set(std::string(name), std::move(value));
-    } catch (const std::invalid_argument& e) {
-      cursor.fail(e.what());
-    }
-  });
-  return out;
+  std::vector<std::pair<std::string, Value>> entries;
+  cursor.object([&](std::string_view name) { entries.emplace_back(name, read_value(cursor)); });
+  try {
+    return Config::of(std::move(entries));
+  } catch (const std::invalid_argument& e) {
+    cursor.fail(e.what());
+  }
 }
 
 constexpr std::array<std::string_view, 6> k_candidate = {"config",     "status",  "reason",

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 #include "store/extra_fields.hpp"
 #include "store/json_text.hpp"
@@ -11,6 +13,8 @@
 
 namespace disttune::store {
 namespace {
+
+using namespace std::string_view_literals;
 
 void field(std::string& out, std::string_view name) {
   out += '"';
@@ -57,10 +61,11 @@ std::string quoted_within(std::string_view text, std::size_t most, bool& shorten
 
 /// Schema and summary, within k_head_bytes. Names and winner get fixed shares; the key, the longest
 /// by far, gets what is left.
-void append_head(std::string& out, const Record& record, const ExtraFields& extra) {
+void append_head(std::string& out, const Record& record, const TuningRecord& newest,
+                 const ExtraFields& extra) {
   constexpr std::size_t k_name_share = 300;
   constexpr std::size_t k_winner_share = 600;
-  const Summary summary = summary_of(record);
+  const Summary summary = summary_of(record, newest);
   bool shortened = false;
 
   out += fmt::format("{{\n\"schema\": {{\"name\": \"{}\", \"version\": {}", k_schema_name,
@@ -92,14 +97,10 @@ void append_head(std::string& out, const Record& record, const ExtraFields& extr
   out += "},\n";
 }
 
-void append_times(std::string& out, const std::vector<std::int64_t>& times) {
-  out += '[';
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    if (i > 0) out += ',';
-    if (times[i] < 0) throw StoreError("a sample is negative");
-    append_json(out, times[i]);
-  }
-  out += ']';
+void append_times(std::string& out, std::span<const std::int64_t> times) {
+  if (std::ranges::any_of(times, [](std::int64_t ns) { return ns < 0; }))
+    throw StoreError("a sample is negative");
+  append_json(out, times);
 }
 
 void append_score(std::string& out, const std::optional<double>& score) {
@@ -107,25 +108,26 @@ void append_score(std::string& out, const std::optional<double>& score) {
   append_json(out, valid ? *score : std::nan(""));
 }
 
+/// Most of a record, so its constant parts are texts of known length.
 void append_candidate(std::string& out, const CandidateRecord& c, const ExtraFields& extra) {
-  out += "  {\"config\": {";
+  out += "  {\"config\": {"sv;
   bool first = true;
   for (const auto& [name, value] : c.config.entries()) {
-    if (!first) out += ", ";
+    if (!first) out += ", "sv;
     first = false;
     append_json(out, name);
-    out += ": ";
+    out += ": "sv;
     append_json(out, value.text());
   }
-  out += "}, ";
-  text_field(out, "status", to_string(c.status));
-  out += ", ";
-  text_field(out, "reason", c.reason);
-  out += ", \"samples_ns\": ";
+  out += "}, \"status\": "sv;
+  append_json(out, to_string(c.status));
+  out += ", \"reason\": "sv;
+  append_json(out, c.reason);
+  out += ", \"samples_ns\": "sv;
   append_times(out, c.samples_ns);
-  out += ", \"host_ns\": ";
+  out += ", \"host_ns\": "sv;
   append_times(out, c.host_ns);
-  out += ", \"score_ns\": ";
+  out += ", \"score_ns\": "sv;
   append_score(out, c.score_ns);
   if (!extra.empty()) append_inner(out, extra, c.config.identity().text());
   out += '}';
@@ -216,11 +218,11 @@ void append_tuning(std::string& out, const TuningRecord& t) {
   out += '}';
 }
 
-std::size_t expected_size(const Record& record) {
+std::size_t expected_size(std::span<const TuningRecord* const> tunings) {
   std::size_t out = 2 * k_head_bytes;
-  for (const TuningRecord& t : record.tunings) {
+  for (const TuningRecord* t : tunings) {
     out += 1024;
-    for (const CandidateRecord& c : t.candidates)
+    for (const CandidateRecord& c : t->candidates)
       out += 160 + 2 * c.config.identity().text().size() + c.reason.size() +
              12 * (c.samples_ns.size() + c.host_ns.size());
   }
@@ -236,13 +238,11 @@ std::optional<double> score_of(const TuningRecord& tuning, const Value& identity
 
 }  // namespace
 
-Summary summary_of(const Record& record) {
+Summary summary_of(const Record& record, const TuningRecord& newest) {
   Summary out;
   out.name = record.name;
   out.module = record.module;
   out.key = record.key.text();
-  if (record.tunings.empty()) return out;
-  const TuningRecord& newest = record.tunings.front();
   out.created = newest.created;
   out.winner = newest.winner;
   if (newest.winner) out.winner_ns = score_of(newest, *newest.winner);
@@ -251,16 +251,23 @@ Summary summary_of(const Record& record) {
 }
 
 std::string write_record(const Record& record) {
+  std::vector<const TuningRecord*> tunings;
+  for (const TuningRecord& t : record.tunings) tunings.push_back(&t);
+  return write_record_of(record, tunings);
+}
+
+std::string write_record_of(const Record& record, std::span<const TuningRecord* const> tunings) {
   constexpr std::array<std::string_view, 9> known = {"schema",      "function", "key",
                                                      "hardware",    "group",    "policy",
                                                      "overwritten", "tunings",  "summary"};
-  if (record.tunings.empty()) throw StoreError("the record holds no tuning");
+  if (tunings.empty()) throw StoreError("the record holds no tuning");
+  if (tunings.size() > k_most_tunings) tunings = tunings.first(k_most_tunings);
   require_dict(record.key.identity, "the function's identity");
   require_dict(record.key.policy, "the policy");
   const ExtraFields extra = ExtraFields::parse(record.extra);
   std::string out;
-  out.reserve(expected_size(record));
-  append_head(out, record, extra);
+  out.reserve(expected_size(tunings));
+  append_head(out, record, *tunings.front(), extra);
   out += "\"function\": {";
   text_field(out, "name", record.name);
   out += ", ";
@@ -279,10 +286,9 @@ std::string write_record(const Record& record) {
   out += ",\n";
   value_field(out, "overwritten", record.key.overwritten);
   out += ",\n\"tunings\": [\n";
-  const std::size_t tunings = std::min(record.tunings.size(), k_most_tunings);
-  for (std::size_t i = 0; i < tunings; ++i) {
+  for (std::size_t i = 0; i < tunings.size(); ++i) {
     if (i > 0) out += ",\n";
-    append_tuning(out, record.tunings[i]);
+    append_tuning(out, *tunings[i]);
   }
   out += ']';
   extra.append_unknown(

@@ -1,5 +1,6 @@
 // Folders of records. A file is never trusted: whatever is wrong with it is a miss with a reason.
-// Reading takes no lock; writing is temporary name + rename, merged under an advisory lock.
+// Reading takes no lock; writing is temporary name + rename. A new record takes no lock either; one
+// that is there is merged with under an advisory lock.
 #pragma once
 
 #include <cstdint>

@@ -36,6 +36,12 @@ TEST(Config, IdentityTellsTypes) {
   EXPECT_EQ(Config().identity(), Value::dict({}));
 }
 
+TEST(Config, AllAtOnceIsTheSameAsOneByOne) {
+  EXPECT_EQ(Config::of({{"WARPS", 4}, {"BLOCK", 256}}), (Config{{"BLOCK", 256}, {"WARPS", 4}}));
+  EXPECT_EQ(Config::of({}), Config());
+  EXPECT_THROW((void)Config::of({{"X", 1}, {"X", 2}}), std::invalid_argument);
+}
+
 TEST(Config, ANameIsThereOnce) {
   Config c{{"X", 1}};
   EXPECT_THROW(c.set("X", 2), std::invalid_argument);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "core/sha256.hpp"
 #include "store/place.hpp"
@@ -34,6 +35,9 @@ class StoreTest : public ::testing::Test {
   fs::path m_file = m_store.file("scale", m_record.key);
   fs::path m_function = m_store.folder("scale");
 
+  [[nodiscard]] std::vector<std::string> record_and_lock() const {
+    return {".lock", m_file.filename().string()};
+  }
   /// Files of the function's folder whose name holds `part`.
   [[nodiscard]] std::vector<fs::path> files_with(std::string_view part) const {
     std::vector<fs::path> out;
@@ -67,7 +71,7 @@ TEST_F(StoreTest, SaveThenLoadInAnEmptyWorld) {
   EXPECT_EQ(found.reason, "");
   EXPECT_FALSE(found.from_layer);
   EXPECT_EQ(names_in(m_function), std::vector<std::string>{m_file.filename().string()})
-      << "no temporary file and no lock stays";
+      << "no temporary file, and a new record needs no lock";
 }
 
 TEST_F(StoreTest, ModeOfFilesFollowsTheUmask) {
@@ -361,7 +365,7 @@ TEST_F(StoreTest, S33_TwoWritersOfOneKeyLoseNothing) {
   const Lookup found = m_store.load("scale", m_record.key);
   ASSERT_TRUE(found.record.has_value());
   EXPECT_EQ(found.record->tunings.size(), 8U);
-  EXPECT_EQ(names_in(m_function).size(), 1U);
+  EXPECT_EQ(names_in(m_function), record_and_lock());
 }
 
 TEST_F(StoreTest, S33_WritersOfManyKeysLoseNothing) {
@@ -391,12 +395,9 @@ class LockedStoreTest : public StoreTest {
     m_fd = ::open(m_lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     ASSERT_EQ(::flock(m_fd, LOCK_EX), 0);
   }
-  void unlock() {
-    ::unlink(m_lock.c_str());
-    ::close(m_fd);
-  }
+  void unlock() { ::close(m_fd); }
   Faults m_faults;
-  fs::path m_lock = fs::path(m_file).replace_extension(".lock");
+  fs::path m_lock = m_function / ".lock";
   int m_fd = -1;
 };
 
@@ -414,15 +415,17 @@ TEST_F(LockedStoreTest, S33_HeldLockIsWaitedForFiveSecondsThenSavedBeside) {
   const Saved merged = m_store.save(make_record(128, "3.7"));
   EXPECT_EQ(merged.file, m_file);
   EXPECT_EQ(merged.problem, "");
-  EXPECT_EQ(names_in(m_function), std::vector<std::string>{m_file.filename().string()});
+  EXPECT_EQ(names_in(m_function), record_and_lock());
   const Lookup found = m_store.load("scale", m_record.key);
   ASSERT_EQ(found.record->tunings.size(), 4U);
   EXPECT_EQ(found.record->tunings[0].deps, deps("3.7"));
 }
 
 TEST_F(LockedStoreTest, BesideWithoutARecordIsFoundAndListed) {
+  (void)m_store.save(make_record(128, "3.5"));
   lock();
   (void)m_store.save(m_record);
+  fs::remove(m_file);
   EXPECT_TRUE(m_store.load("scale", m_record.key).record.has_value());
   EXPECT_EQ(m_store.list("scale").size(), 1U);
   unlock();
@@ -460,6 +463,187 @@ TEST_F(LockedStoreTest, DamageIsNotMovedWhileSomebodySaves) {
   EXPECT_EQ(g_now_ns, 0) << "reading does not wait";
   EXPECT_TRUE(fs::exists(m_file));
   unlock();
+}
+
+// --- new records: without a lock
+
+TEST_F(LockedStoreTest, NewRecordNeedsNoLock) {
+  lock();
+  EXPECT_EQ(m_store.save(m_record).file, m_file);
+  EXPECT_EQ(g_now_ns, 0) << "nobody was waited for";
+  EXPECT_TRUE(m_store.load("scale", m_record.key).record.has_value());
+  unlock();
+}
+
+TEST_F(LockedStoreTest, LockMayBeTakenByWhoeverMayWriteIntoTheFolder) {
+  (void)m_store.save(make_record(128, "3.5"));
+  fs::permissions(m_function, fs::perms(0770));
+  const mode_t before = ::umask(077);
+  (void)m_store.save(m_record);
+  ::umask(before);
+  EXPECT_EQ(fs::status(m_lock).permissions(), fs::perms(0660));
+}
+
+TEST_F(LockedStoreTest, LockThatWasDeletedWhileItWasAwaitedIsMadeAnew) {
+  (void)m_store.save(make_record(128, "3.5"));
+  static fs::path path;
+  path = m_lock;
+  file_calls().flock = [](int fd, int operation) {
+    const int result = ::flock(fd, operation);
+    if (operation != LOCK_UN && !path.empty()) fs::remove(std::exchange(path, {}));
+    return result;
+  };
+  EXPECT_EQ(m_store.save(m_record).problem, "");
+  EXPECT_GT(g_now_ns, 0) << "what was locked at first was nobody's lock";
+  EXPECT_EQ(m_store.load("scale", m_record.key).record->tunings.size(), 2U);
+}
+
+TEST_F(LockedStoreTest, WhatLiesBesideIsTakenInByTheNextNewRecordToo) {
+  (void)m_store.save(make_record(128, "3.5"));
+  lock();
+  (void)m_store.save(make_record(128, "3.6"));
+  unlock();
+  fs::remove(m_file);
+  EXPECT_EQ(m_store.save(make_record(128, "3.7")).file, m_file);
+  EXPECT_EQ(names_in(m_function), record_and_lock());
+  EXPECT_EQ(m_store.load("scale", m_record.key).record->tunings.size(), 2U);
+}
+
+/// Another process's save, at a chosen step of ours.
+std::function<void()> g_meanwhile;
+void meanwhile() {
+  if (g_meanwhile) std::exchange(g_meanwhile, nullptr)();
+}
+FileCalls g_calls;
+
+class RacingStoreTest : public StoreTest {
+ protected:
+  RacingStoreTest() {
+    g_calls = file_calls();
+    g_meanwhile = [this] {
+      EXPECT_EQ(m_store.save(make_record(128, "theirs")).file, m_file);
+      m_raced = true;
+    };
+  }
+  ~RacingStoreTest() override { g_meanwhile = nullptr; }
+  void expect_both() {
+    EXPECT_TRUE(m_raced);
+    const Lookup found = m_store.load("scale", m_record.key);
+    ASSERT_TRUE(found.record.has_value());
+    EXPECT_EQ(found.record->tunings.size(), 2U);
+    EXPECT_TRUE(files_with(".tmp").empty());
+    EXPECT_FALSE(fs::exists(m_function / ".beside"));
+  }
+  bool m_raced = false;
+  Faults m_faults;
+};
+
+TEST_F(RacingStoreTest, OfTwoNewRecordsTheSecondMergesWithTheFirst) {
+  file_calls().rename_new = [](const char* from, const char* to) {
+    meanwhile();
+    return g_calls.rename_new(from, to);
+  };
+  EXPECT_EQ(m_store.save(m_record).problem, "");
+  expect_both();
+}
+
+TEST_F(RacingStoreTest, NewRecordsMeetByLinksWhereNoRenameKeepsWhatIsThere) {
+  file_calls().rename_new = [](const char*, const char*) {
+    meanwhile();
+    return errno = EINVAL, -1;
+  };
+  EXPECT_EQ(m_store.save(m_record).problem, "");
+  expect_both();
+}
+
+TEST_F(RacingStoreTest, WithoutSuchRenamesAndLinksNewRecordsAreSavedUnderTheLock) {
+  file_calls().rename_new = [](const char*, const char*) { return errno = ENOSYS, -1; };
+  file_calls().link = [](const char*, const char*) {
+    meanwhile();
+    return errno = EPERM, -1;
+  };
+  EXPECT_EQ(m_store.save(m_record).problem, "");
+  expect_both();
+  EXPECT_EQ(names_in(m_function), record_and_lock());
+}
+
+/// Ours holds the lock, for a damaged record was there; theirs sees none and does not ask for it.
+TEST_F(RacingStoreTest, NewRecordThatAppearsUnderSomebodysLockIsMerged) {
+  write_text(m_file, "junk");
+  file_calls().rename_new = [](const char* from, const char* to) {
+    if (std::string_view(to).ends_with(".json")) meanwhile();
+    return g_calls.rename_new(from, to);
+  };
+  const Saved saved = m_store.save(m_record);
+  EXPECT_NE(saved.problem.find("was damaged"), std::string::npos) << saved.problem;
+  expect_both();
+  EXPECT_EQ(files_with(".damaged-").size(), 1U);
+}
+
+/// Theirs asks for the lock that ours holds, cannot have it in time, and saves beside.
+TEST_F(RacingStoreTest, SaveThatMeetsAHeldLockIsNotLostBehindTheMerge) {
+  ASSERT_EQ(m_store.save(make_record(128, "3.5")).problem, "");
+  g_now_ns = 0;
+  file_calls().now_ns = shifted_now;
+  file_calls().sleep_ns = shifted_sleep;
+  g_meanwhile = [this] {
+    EXPECT_NE(m_store.save(make_record(128, "theirs")).problem.find("saved beside"),
+              std::string::npos);
+  };
+  file_calls().rename = [](const char* from, const char* to) {
+    meanwhile();
+    return g_calls.rename(from, to);
+  };
+  EXPECT_EQ(m_store.save(m_record).file, m_file);
+  EXPECT_EQ(m_store.load("scale", m_record.key).record->tunings.size(), 3U);
+}
+
+TEST_F(StoreTest, ProcessThatDiesAtAnyStepOfASaveLosesNothingAndHoldsNobodyUp) {
+  const Faults faults;
+  g_calls = file_calls();
+  static int steps;
+  const auto count = [] {
+    if (--steps == 0) ::_exit(0);
+  };
+  static void (*step)() = count;
+  file_calls().write = [](int fd, const void* data, std::size_t size) {
+    step();
+    return g_calls.write(fd, data, size);
+  };
+  file_calls().rename = [](const char* from, const char* to) {
+    step();
+    return g_calls.rename(from, to);
+  };
+  file_calls().rename_new = [](const char* from, const char* to) {
+    step();
+    return g_calls.rename_new(from, to);
+  };
+  file_calls().flock = [](int fd, int operation) {
+    step();
+    const int result = g_calls.flock(fd, operation);
+    step();
+    return result;
+  };
+  std::size_t saved = 0;
+  for (int dies_at = 1; dies_at <= 8; ++dies_at)
+    for (int round = 0; round < 2; ++round) {  // a new record, then one more tuning
+      const Record record = make_record(1000 + dies_at, round == 0 ? "3.5" : "3.6");
+      const pid_t pid = ::fork();
+      ASSERT_GE(pid, 0);
+      if (pid == 0) {
+        steps = dies_at;
+        (void)m_store.save(record);
+        ::_exit(0);
+      }
+      ::waitpid(pid, nullptr, 0);
+      steps = 0;
+      EXPECT_EQ(m_store.save(record).problem, "") << dies_at;
+      EXPECT_EQ(m_store.load("scale", record.key).record->tunings.size(),
+                static_cast<std::size_t>(round + 1));
+      ++saved;
+    }
+  EXPECT_EQ(saved, 16U);
+  EXPECT_FALSE(fs::exists(m_function / ".beside"));
 }
 
 // --- S25: processes
@@ -538,7 +722,7 @@ TEST_F(StoreTest, IdsTellRootsApartAndDamageGetsANewOne) {
     EXPECT_NE(id, 0U) << content;
     EXPECT_EQ(m_store.id(), id);
   }
-  EXPECT_EQ(names_in(m_root).size(), 6U) << "the damaged ones are kept";
+  EXPECT_EQ(names_in(m_root).size(), 7U) << "the damaged ones and the lock are kept";
   EXPECT_EQ(m_store.list().size(), 0U);
 }
 

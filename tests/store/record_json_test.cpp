@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -352,6 +353,37 @@ TEST(RecordHead, IsReadFromTheBeginningAlone) {
 }
 
 // The judge is another parser: both must agree on what is JSON.
+TEST(RecordJson, ManySamplesOfAnyLengthAreReadBack) {
+  Record record = make_record();
+  std::vector<std::int64_t>& samples = record.tunings[0].candidates[0].samples_ns;
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{500}}) {
+    samples.clear();
+    for (std::size_t i = 0; i < count; ++i)
+      samples.push_back(i % 2 == 0 ? std::numeric_limits<std::int64_t>::max()
+                                   : static_cast<std::int64_t>(i));
+    EXPECT_EQ(read_record(write_record(record)).tunings[0].candidates[0].samples_ns, samples);
+  }
+}
+
+TEST(JsonCursor, NumbersOfAnyLengthAreCheckedWhereTheyAreSkipped) {
+  const auto skips = [](const std::string& text) {
+    try {
+      JsonCursor cursor(text);
+      (void)cursor.raw();
+      cursor.finish();
+      return true;
+    } catch (const StoreError&) {
+      return false;
+    }
+  };
+  for (const char* good : {"0", "7", "10", "-3", "0.5", "1e3", "12345678901234567890"})
+    EXPECT_TRUE(skips(good)) << good;
+  for (const char* bad : {"01", "00", "1.", "1e", "-", "1e999", "1x", "+1", ".5"})
+    EXPECT_FALSE(skips(bad)) << bad;
+  EXPECT_TRUE(skips(std::string(300, '9')));
+  EXPECT_FALSE(skips(std::string(400, '9'))) << "no double holds it";
+}
+
 TEST(JsonCursor, AgreesWithAnotherParserOnWhatIsJson) {
   const std::string seed_text =
       R"({"a": [1, -2.5e+3, "x\u00fc\ud83d\ude00\n", true, false, null, {}, []], "b": {"c": "ü"}})";
