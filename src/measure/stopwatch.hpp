@@ -12,8 +12,8 @@
 //   release      nothing of ours waits for the device between hold and here
 //   synchronize, read, and only then the runs' results are dropped (a destructor may wait for the
 //                device, which would never come behind a closed gate)
-// `gate_a_visit` holds around all runs of a visit; `pipelined`, each run goes ahead as soon as it
-// is queued, and the device works while the host launches the next. `gate_a_run` holds
+// `gate_a_visit` holds around all runs of a visit; `pipelined`, a few of them go ahead as soon as
+// they are queued, and the device works while the host launches the next. `gate_a_run` holds
 // around each run; there, and where the host's clock counts, each run is waited for and its result
 // dropped at once. A visit whose kept results fill the memory goes on as `gate_a_run`.
 // Nothing is run again here: a sample that is worth nothing is a retry code, and the tuning
@@ -42,7 +42,7 @@ struct Policy {
   bool host_clock = false;  ///< time on the host, the stream drained at both marks
   /// The device may begin before a visit's runs are all queued, which takes less time. Not for
   /// ranks: each sample of a launcher that communicates would hold a wait for another rank's host.
-  /// Not for the cold cache: on an H200 its picks were worse that way (0.52 % against 0.34 %).
+  /// Not for the cold cache: on an H200 its picks were worse (0.52 % against 0.34 %).
   bool pipelined = false;
   std::function<std::int64_t()> clock;  ///< the caller's clock instead (nanoseconds now)
   /// How long a visit's work may take before `timed_out`; zero: for ever.

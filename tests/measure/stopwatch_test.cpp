@@ -48,20 +48,22 @@ TEST(Stopwatch, takes_the_steps_of_one_gate_a_run_in_order) {
                  "synchronize", "elapsed 0", "elapsed 1"}));
 }
 
-TEST(Stopwatch, pipelined_runs_go_ahead_while_the_next_is_queued) {
+TEST(Stopwatch, pipelined_runs_go_ahead_while_the_next_are_queued) {
   Rig rig;
   auto policy = rig.policy();
   policy.pipelined = true;
   auto watch = rig.watch(policy);
   ScriptedAttempt attempt([&](std::size_t) { rig.device->launch(5us, 20us); });
-  const auto t = visit(watch, attempt, {0, 2, 3});
+  const auto t = visit(watch, attempt, {0, 2, 5});
   EXPECT_EQ(rig.device->log(),
-            (Log{"launch", "launch",                        // untimed
-                 "hold", "start 0", "launch", "stop 0",     //
-                 "advance", "start 1", "launch", "stop 1",  //
-                 "advance", "start 2", "launch", "stop 2",  //
-                 "release", "synchronize", "elapsed 0", "elapsed 1", "elapsed 2"}));
-  EXPECT_EQ(t.samples, Samples(3, 5000));  // no launch time in any of them
+            (Log{"launch",    "launch",  // untimed
+                 "hold",      "start 0",     "launch",    "stop 0",    "start 1",
+                 "launch",    "stop 1",      "start 2",   "launch",    "stop 2",
+                 "start 3",   "launch",      "stop 3",               //
+                 "advance",   "start 4",     "launch",    "stop 4",  //
+                 "release",   "synchronize", "elapsed 0", "elapsed 1", "elapsed 2",
+                 "elapsed 3", "elapsed 4"}));
+  EXPECT_EQ(t.samples, Samples(5, 5000));  // no launch time in any of them
   EXPECT_EQ(watch.mode(), TimingMode::gate_a_visit);
 }
 
