@@ -117,6 +117,32 @@ def tune_with_do_bench(launcher: Launcher, live: list[dict[str, int]]) -> tuple[
     return times.index(min(times)), time.perf_counter() - before
 
 
+def seconds_more_where_it_synchronises(torch: Any) -> float:
+    """How much longer a launcher is tuned that waits for the device in every run."""
+    import disttune
+
+    x = torch.ones(1 << 16, device="cuda")
+
+    def seconds(synchronises: bool) -> float:
+        def launcher(x: Any, cycles: int) -> None:
+            torch.cuda._sleep(cycles)
+            x.add_(1)
+            if synchronises:
+                x[0].item()
+
+        space = [{"cycles": c} for c in range(20_000, 28_000, 1_000)]
+        with tempfile.TemporaryDirectory() as store:
+            tuned = disttune.autotune(space, lambda x: None, store=store, name="sync", version="1")(
+                launcher
+            )
+            before = time.perf_counter()
+            tuned(x)
+            return time.perf_counter() - before
+
+    seconds(False)
+    return statistics.median(seconds(True) - seconds(False) for _ in range(5))
+
+
 def quantile(values: list[float], p: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(p * len(ordered)))]
@@ -194,6 +220,8 @@ def main(report: Report) -> None:
                 f"max {max(regrets[name]):7.3f} %"
                 f"  tuning {statistics.median(seconds[name]):7.3f} s"
             )
+    more = seconds_more_where_it_synchronises(torch)
+    report.figure("seconds_more_for_a_launcher_that_synchronises", more, 0.2)
     ways["hot"].report(report, "hot", (0.15, 1.2, 0.6))
     ways["cold"].report(report, "cold", (0.25, 1.2, 0.6))
     ways["ungated"].report(report, "ungated", None)

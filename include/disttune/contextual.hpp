@@ -29,9 +29,10 @@ struct ContextualOptions {
   std::optional<int> n_warmup = {};  ///< untimed launches a candidate, ≥ 0; none: WARMUP, else 3
   std::optional<int> n_repeat = {};  ///< timed launches a candidate, ≥ 1; none: REPEAT, else 5
   ProcessGroup* group = nullptr;     ///< all its ranks make the call together
-  std::string cache = "cold";        ///< "cold": flush before each timed launch; "hot"
-  std::string strategy = {};         ///< empty: STRATEGY, else "fixed"
-  std::string timer = {};            ///< "auto", "device", "host"; empty: TIMER, else "auto"
+  /// "cold": flush before each timed launch; "hot"; empty: CACHE, else "cold".
+  std::string cache = {};
+  std::string strategy = {};  ///< empty: STRATEGY, else "fixed"
+  std::string timer = {};     ///< "auto", "device", "host"; empty: TIMER, else "auto"
   /// A clock of the caller's: nanoseconds now; a sample is the difference of two readings.
   std::function<std::int64_t()> clock = {};
   std::string clock_name = {};  ///< what messages call it
@@ -103,7 +104,7 @@ class Contextual<R(Args...), F> {
       : m_name(std::move(name)), m_options(std::move(options)), m_outer(std::move(outer)) {
     if (m_options.n_warmup) detail::checked_count("n_warmup", *m_options.n_warmup, 0);
     if (m_options.n_repeat) detail::checked_count("n_repeat", *m_options.n_repeat, 1);
-    detail::checked_choice("cache", m_options.cache, {"hot", "cold"});
+    if (!m_options.cache.empty()) detail::checked_choice("cache", m_options.cache, {"hot", "cold"});
     if (!m_options.timer.empty())
       detail::checked_choice("timer", m_options.timer, {"auto", "device", "host"});
   }

@@ -74,6 +74,11 @@ def _misspelled() -> list[str]:
     return lines
 
 
+def _say(line: str) -> None:
+    """Print a line, without what would steer the terminal in the texts of foreign files."""
+    print("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+
+
 def _milliseconds(nanoseconds: float | None) -> str:
     return "–" if nanoseconds is None else f"{nanoseconds / 1e6:.4g} ms"
 
@@ -93,10 +98,10 @@ def _list(arguments: argparse.Namespace) -> int:
         gain = f", {default / winner:.2f}x the default" if winner and default else ""
         kind = " (original format)" if entry["original_format"] else ""
         chosen = "nothing works" if entry["winner"] is None else str(entry["winner"])
-        print(f"{entry['name']}  {entry['created']}  {_milliseconds(winner)}{gain}{kind}")
-        print(f"    key     {_callers_key(entry['key'])}")
-        print(f"    winner  {chosen}")
-        print(f"    file    {entry['file']}")
+        _say(f"{entry['name']}  {entry['created']}  {_milliseconds(winner)}{gain}{kind}")
+        _say(f"    key     {_callers_key(entry['key'])}")
+        _say(f"    winner  {chosen}")
+        _say(f"    file    {entry['file']}")
     return 0
 
 
@@ -139,25 +144,25 @@ def _show_file(path: str) -> None:
     except _core.StoreError:
         _show_original(path)
         return
-    print(f"{record.module}.{record.name}" if record.module else record.name)
-    print(f"  file      {path}")
-    print(f"  key       {record.key!r}")
-    print(f"  hardware  {record.hardware!r}")
-    print(f"  group     {'one process' if record.group is None else repr(record.group)}")
-    print(f"  policy    {record.policy!r}")
+    _say(f"{record.module}.{record.name}" if record.module else record.name)
+    _say(f"  file      {path}")
+    _say(f"  key       {record.key!r}")
+    _say(f"  hardware  {record.hardware!r}")
+    _say(f"  group     {'one process' if record.group is None else repr(record.group)}")
+    _say(f"  policy    {record.policy!r}")
     if record.overwritten is not None:
-        print(f"  overwritten by the caller  {record.overwritten!r}")
+        _say(f"  overwritten by the caller  {record.overwritten!r}")
     for tuning in record.tunings:
         _show_tuning(tuning)
 
 
 def _show_tuning(tuning: _core.TuningRecord) -> None:
     quality = f", {', '.join(tuning.quality)}" if tuning.quality else ""
-    print(
+    _say(
         f"  tuned {tuning.created} on {tuning.host}, {tuning.strategy}, {tuning.warmup} + "
         f"{tuning.repeat} runs, gate {tuning.gate}{quality}"
     )
-    print(
+    _say(
         f"    {tuning.prepare_seconds:.3g} s preparing, {tuning.measure_seconds:.3g} s measuring; "
         f"versions {tuning.deps!r}"
     )
@@ -167,19 +172,23 @@ def _show_tuning(tuning: _core.TuningRecord) -> None:
         mark = "*" if tuning.winner is not None and candidate.config == tuning.winner else " "
         text = ", ".join(f"{name}={value}" for name, value in candidate.config.items())
         if candidate.score_ns is not None:
-            print(f"   {mark}{_milliseconds(candidate.score_ns):>12}  {text}")
+            _say(f"   {mark}{_milliseconds(candidate.score_ns):>12}  {text}")
+            samples = " ".join(f"{ns / 1e6:.4g}" for ns in candidate.samples_ns)
+            _say(f"{'':18}samples {samples}")
         else:
             reason = candidate.reason.splitlines()[0] if candidate.reason else ""
-            print(f"   {mark}{candidate.status:>12}  {text}{'  ' + reason if reason else ''}")
+            _say(f"   {mark}{candidate.status:>12}  {text}{'  ' + reason if reason else ''}")
 
 
 def _show_original(path: str) -> None:
     data = _core.load_original_form(path)
-    print(f"{data['func']} (original format)")
-    print(f"  file   {path}\n  key    {data['key']!r}\n  tuned  {data['timestamp']}")
+    _say(f"{data['func']} (original format)")
+    _say(f"  file   {path}")
+    _say(f"  key    {data['key']!r}")
+    _say(f"  tuned  {data['timestamp']}")
     for milliseconds, entry in data["config"]:
         text = ", ".join(f"{name}={value}" for name, value in entry.items())
-        print(f"    {milliseconds:>10.4g} ms  {text}")
+        _say(f"    {milliseconds:>10.4g} ms  {text}")
 
 
 if __name__ == "__main__":

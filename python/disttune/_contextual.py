@@ -55,12 +55,14 @@ def contextual_autotune(
         group : torch.distributed group or ProcessGroup
             The ranks that decide together with ``is_dist=True``; the world by default.
         cache : str
-            ``"cold"`` (the device's cache is flushed before each timed launch) or ``"hot"``.
+            ``"cold"`` (the device's cache is flushed before each timed launch) or ``"hot"``. Not
+            given: CACHE of the environment, else cold.
         strategy : str
             ``"fixed"`` (every candidate, equal counts) or another of `disttune.strategies()`.
         timer : str or callable
             ``"auto"``, ``"device"``, ``"host"``, or a clock: a callable that returns nanoseconds
-            now; a sample is the difference of two readings.
+            now; a sample is the difference of two readings. Not given: TIMER of the environment,
+            else auto.
         persist : bool
             Keep choices in the store too, so that another process needs one run.
 
@@ -114,18 +116,18 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
             "disttune: contextual_autotune(group=…) names the ranks that decide together: it needs "
             "is_dist=True"
         )
-    timer = options.get("timer") or "auto"
+    timer = options.get("timer") or ""
     return {
         "is_dist": is_dist,
         "group": group,
         "n_repeat": _count("n_repeat", n_repeat, 1),
         "n_warmup": _count("n_warmup", n_warmup, 0),
-        "cache": _one_of("cache", options.get("cache") or "cold", _CACHES),
+        "cache": _one_of("cache", options["cache"], _CACHES) if options.get("cache") else "",
         "strategy": _one_of("strategy", options["strategy"], tuple(_core.strategies()))
         if options.get("strategy")
         else "",
         "persist": _flag("persist", options.get("persist", False)),
-        "timer": timer if callable(timer) else _one_of("timer", timer, _TIMERS),
+        "timer": timer if callable(timer) or not timer else _one_of("timer", timer, _TIMERS),
     }
 
 

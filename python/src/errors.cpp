@@ -72,17 +72,16 @@ bool is_a(PyObject* exception, PyObject* type) {
   return type != nullptr && PyErr_GivenExceptionMatches(exception, type) != 0;
 }
 
-std::string failure_text(std::string_view stage, PyObject* exception) {
-  std::string text(stage);
-  text += ": " + type_name(Py_TYPE(exception));
+/// "type: message"; "type" where there is no message.
+std::string text_of(PyObject* exception) {
   const std::string message = message_text(exception);
-  if (!message.empty()) text += ": " + message;
-  return text;
+  return type_name(Py_TYPE(exception)) + (message.empty() ? "" : ": " + message);
 }
 
 [[noreturn]] void throw_again(const Ref& exception) {
+  std::string text = text_of(exception.get());
   set_exception(exception.get());
-  throw Raised::take();
+  throw Raised::take(std::move(text));
 }
 
 void set_error(PyObject* type, const std::exception& error) noexcept {
@@ -131,13 +130,13 @@ void add_error_classes(PyObject* module) {
       "Something that tuning noticed and went on after.");
 }
 
-Raised Raised::take() {
+Raised Raised::take(std::string text) {
   Ref exception = take_exception();
-  return Raised(std::shared_ptr<PyObject>(exception.release(), [](PyObject* object) {
-    if (object == nullptr || Py_IsInitialized() == 0) return;
-    const Gil gil;
-    Py_DECREF(object);
-  }));
+  return {std::move(text), std::shared_ptr<PyObject>(exception.release(), [](PyObject* object) {
+            if (object == nullptr || Py_IsInitialized() == 0) return;
+            const Gil gil;
+            Py_DECREF(object);
+          })};
 }
 
 void Raised::restore() const {
@@ -198,10 +197,14 @@ void throw_candidate_failure(std::string_view stage) {
   if (is_a(exception.get(), classes.device_lost)) throw DeviceLost(message_text(exception.get()));
   Status status = status_of(exception.get());
   if (status == Status::launch_failed && stage == "prepare") status = Status::compile_failed;
-  throw detail::CandidateFailed(status, failure_text(stage, exception.get()));
+  throw detail::CandidateFailed(status, std::string(stage) + ": " + text_of(exception.get()));
 }
 
-void throw_raised() { throw Raised::take(); }
+void throw_raised() {
+  const Ref exception = take_exception();
+  if (!exception) throw Error("disttune: a call failed without an exception");
+  throw_again(exception);
+}
 
 void throw_as_ours() {
   const Ref exception = take_exception();

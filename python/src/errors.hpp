@@ -29,19 +29,19 @@ struct ErrorClasses {
 /// Makes the classes and adds them to the module. Throws ErrorSet.
 void add_error_classes(PyObject* module);
 
-/// A Python exception on its way through C++ that knows nothing of Python: an interrupt, or what
-/// the caller's own functions raised. No std::exception on purpose, so that nothing takes it for a
-/// failing candidate. May be copied and destroyed without the interpreter lock.
-class Raised {
+/// A Python exception on its way through C++ that knows nothing of Python. May be copied and
+/// destroyed without the interpreter lock.
+class Raised : public detail::ForeignException {
  public:
-  /// Takes the exception that is set; lock held.
-  [[nodiscard]] static Raised take();
+  /// Takes the exception that is set; lock held. `text`: for who meets it on its way.
+  [[nodiscard]] static Raised take(std::string text = {});
   /// Sets it again, with its traceback; lock held.
   void restore() const;
   [[nodiscard]] PyObject* exception() const noexcept { return m_exception.get(); }  ///< borrowed
 
  private:
-  explicit Raised(std::shared_ptr<PyObject> exception) : m_exception(std::move(exception)) {}
+  Raised(std::string text, std::shared_ptr<PyObject> exception)
+      : ForeignException(std::move(text)), m_exception(std::move(exception)) {}
   std::shared_ptr<PyObject> m_exception;
 };
 

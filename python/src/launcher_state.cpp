@@ -191,6 +191,7 @@ void LauncherState::take_key(KeyObjects& out, const Arguments& arguments,
                              const CallShape* shape) const {
   if (declared) return take_fields(out, arguments, shape);
   if (key_fn.get() == Py_None) return;
+  if (!key_fn) throw Error("disttune: this tuned function is being destroyed");
   out.push(
       checked(call_vector(key_fn.get(), arguments.values,
                           static_cast<std::size_t>(arguments.positional), arguments.keywords)));

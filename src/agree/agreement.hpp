@@ -108,6 +108,9 @@ class Agreement {
     } catch (const std::exception& e) {
       abandon(e.what());
       throw;
+    } catch (const detail::ForeignException& e) {
+      abandon(e.text());
+      throw;
     } catch (...) {
       abandon("interrupted");
       throw;

@@ -34,11 +34,17 @@ detail::LauncherOptions launcher_options(const ContextualOptions& o) {
   detail::LauncherOptions out;
   out.warmup = o.n_warmup;
   out.repeat = o.n_repeat;
-  out.cache = o.cache;
+  if (!o.cache.empty()) out.cache = o.cache;
   if (!o.strategy.empty()) out.strategy = o.strategy;
   if (!o.timer.empty()) out.timer = o.timer;
   out.clock = o.clock;
   out.clock_name = o.clock_name;
+  return out;
+}
+
+Settings contextual_settings(const ContextualOptions& o) {
+  Settings out = settings_of(launcher_options(o), {3, 5, true});
+  out.graph = false;  // TIMER may say so: for launchers, which can be replayed by themselves
   return out;
 }
 
@@ -85,7 +91,7 @@ struct ContextualCall::Impl final : Pass {
   /// Made at the first launch that is not decided.
   struct Tools {
     Tools(const std::string& name, const ContextualOptions& options)
-        : settings(session::settings_of(session::launcher_options(options), {3, 5, true})),
+        : settings(session::contextual_settings(options)),
           agreement(options.group, settings.stopwatch_policy().patience,
                     fmt::format("contextual call '{}'", name)),
           log(settings.environment.context_logs,
@@ -563,6 +569,9 @@ void run_contextual(const std::string& name, const ContextualOptions& options,
       call.abandon(e.what());
       throw;
     }
+  } catch (const ForeignException& e) {
+    call.abandon(e.text());
+    throw;
   } catch (...) {
     call.abandon("interrupted");
     throw;

@@ -50,6 +50,25 @@ def test_env_markdown_is_a_table(capsys):
     assert any("TRITON_DIST_AUTOTUNE_MODE" in line for line in lines)
 
 
+def test_show_has_every_sample(tuned, capsys):
+    assert main(["show", "scale"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines if "samples" in line] == [
+        ["samples"] + ["2"] * 10,
+        ["samples"] + ["4"] * 10,
+    ]
+
+
+def test_texts_of_foreign_files_do_not_steer_the_terminal(clock, capsys):
+    name = "red\x1b[31m\r\u202e"
+    disttune.autotune([{"b": "\x1b]0;title\x07"}], None, timer=clock, name=name)(lambda b: 1)()
+    for command in (["list"], ["show", name]):
+        assert main(command) == 0
+        out = capsys.readouterr().out
+        assert "red\\x1b[31m\\r\\u202e" in out
+        assert all(c.isprintable() for c in out.replace("\n", ""))
+
+
 def test_list_shows_key_winner_and_gain(tuned, capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out

@@ -3,6 +3,7 @@
 import functools
 import gc
 import inspect
+import json
 import pathlib
 import sys
 import threading
@@ -891,6 +892,31 @@ def test_choices_that_persist_need_one_pass_in_another_process(clock, tune, stor
     kernel = make_kernel(clock, (8, 4, 1, 2))
     assert outer_of(kernel)() == ("compiled", 1)
     assert set(blocks_of(kernel)) <= {8, 1}
+
+
+@pytest.mark.parametrize(
+    "environment, options, policy",
+    [
+        ({}, {}, ("cold", "host")),
+        ({"CACHE": "hot"}, {}, ("hot", "host")),
+        ({"CACHE": "hot"}, {"cache": "cold"}, ("cold", "host")),
+        ({"TIMER": "host"}, {}, ("cold", "host")),
+        ({"TIMER": "graph"}, {}, ("cold", "host")),
+    ],
+)
+def test_what_is_not_given_is_up_to_the_environment(
+    environment, options, policy, clock, store, monkeypatch
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(f"TRITON_DIST_AUTOTUNE_{name}", value)
+    kernel = make_kernel(clock)
+    tune = disttune.contextual_autotune(n_warmup=0, n_repeat=1, persist=True, **options)
+    tune(lambda: kernel[(1,)](Tensor(), 1))()
+    (file,) = store.rglob("*.json")
+    cache, read_from = policy
+    assert json.loads(file.read_text())["policy"] == (
+        f'{{"cache": "{cache}", "clock": "{read_from}", "launch": "eager"}}'
+    )
 
 
 def test_without_persist_nothing_is_stored(clock, tune, store):

@@ -57,8 +57,8 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WO
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     return run(
-        "maxima old_keys forgotten slow failing withdrawn alike out_of_step lengths notes defaults "
-        "tuned crossed absent".split(),
+        "maxima old_keys forgotten slow failing pruning withdrawn alike out_of_step lengths notes "
+        "defaults tuned crossed absent".split(),
         2,
         tmp_path_factory.mktemp("two"),
         tcp=True,
@@ -156,6 +156,13 @@ def test_a_rank_that_fails_is_named(world, size):
         assert found["error"] == "PeerFailed"
         assert "rank 1 ended cold call 2" in found["text"]
         assert "no such tile" in found["text"]
+
+
+def test_what_the_callers_function_raised_is_named_on_the_other_ranks(two):
+    assert two["pruning"][1]["error"] == "LookupError"
+    assert two["pruning"][0]["error"] == "PeerFailed"
+    assert "rank 1" in two["pruning"][0]["text"]
+    assert "LookupError: no such tile" in two["pruning"][0]["text"]
 
 
 @pytest.mark.parametrize("scenario", ["withdrawn", "alike"])

@@ -153,6 +153,20 @@ def failing():
     return error_of(lambda: reduce(seat, [RANK], 2))
 
 
+def pruning():
+    # The caller's own function raises on one rank, which the others learn with its text.
+    def prune(entry, *args):
+        if RANK == 1:
+            raise LookupError("no such tile")
+        return True
+
+    space = [{"b": b} for b in (1, 2)]
+    tuned = disttune.autotune(space, None, prune, timer=lambda: 0, name="pruning", version="1")(
+        lambda b: b
+    )
+    return error_of(lambda: tuned(autotune_pg=fresh()))
+
+
 def withdrawn():
     seat = fresh()
     reduce(seat, [RANK], 1)
