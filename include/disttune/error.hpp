@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "disttune/version.hpp"
 
@@ -67,6 +68,22 @@ class DeviceLost : public Error {
  public:
   using Error::Error;
 };
+
+namespace detail {
+
+/// What another language raised, on its way through: an interrupt, or an exception of the caller's
+/// own functions. No std::exception on purpose, so that nothing takes it for a failing candidate.
+class ForeignException {
+ public:
+  explicit ForeignException(std::string text) : m_text(std::move(text)) {}
+  /// Type and message, for the other ranks.
+  [[nodiscard]] const std::string& text() const noexcept { return m_text; }
+
+ private:
+  std::string m_text;
+};
+
+}  // namespace detail
 
 /// A value has no canonical text, a text is not canonical, or a value has another type than asked
 /// for (Python: `TypeError` where a key or a candidate cannot be described).

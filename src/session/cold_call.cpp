@@ -338,14 +338,8 @@ detail::Outcome ColdCall::first_that_works() {
 
 void ColdCall::read_remains() { m_remains = m_target.remains(); }
 
-/// A candidate in flight when a process died is not tried again.
 void ColdCall::leave_out_crashed() {
-  if (m_target.settings.environment.retry_crashed) return;
-  for (const auto& crash : m_remains.crashed)
-    if (const auto at = m_field.find(crash.candidate); at && m_field.is_open(*at))
-      m_field.end(*at, Status::crashed,
-                  fmt::format("a process died while it ran ({}); RETRY_CRASHED=1 tries it again",
-                              crash.what));
+  if (!m_target.settings.environment.retry_crashed) session::leave_out_crashed(m_remains, m_field);
 }
 
 void ColdCall::resume_alone() {
@@ -385,10 +379,7 @@ detail::Outcome ColdCall::tune() {
   measured.contended = turn->contended();
   if (!measured.winner) nothing_works();
   keep(tuning_record(measured));
-  for (const auto& left : m_remains.files) {
-    std::error_code ignored;
-    std::filesystem::remove(left, ignored);
-  }
+  store::remove_files(m_remains);
   return outcome(*measured.winner, "tuned", true);
 }
 

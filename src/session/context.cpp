@@ -10,6 +10,7 @@
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/failure.hpp"
+#include "session/kept_choice.hpp"
 #include "session/prepare.hpp"
 #include "session/process.hpp"
 
@@ -24,7 +25,7 @@ constexpr std::size_t k_samples_a_pass = 64;
 
 Context::Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
                  const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log,
-                 const std::optional<StoredChoice>& stored)
+                 KeptChoice* kept)
     : m_kernel(kernel),
       m_key(call.key),
       m_deps(software_of(*call.stream.device)),
@@ -32,13 +33,17 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_settings(settings),
       m_agreement(agreement),
       m_log(log),
+      m_kept_choice(kept),
       m_field(kernel.spec().candidates),
       m_reasons(m_field.size()) {
   m_field.prune(attempt);
+  if (kept != nullptr && !settings.environment.retry_crashed)
+    leave_out_crashed(kept->remains(), m_field);
   if (m_field.open().empty() && agreement.alone())
     throw NoValidConfig(m_field.failure_text(kernel.spec().name));
   hold(attempt.held());
-  if (stored && !m_held) start_from(*stored, !stored->differences.empty());
+  if (kept != nullptr && !m_held)
+    if (const auto stored = kept->load(Value())) start_from(*stored, !stored->differences.empty());
   if (agreement.alone() && m_held) {
     m_settled_alone = true;
     settle_held();
@@ -164,6 +169,8 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
   const std::size_t entry = m_field.space_index(i);
   m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
   const bool timed = step.timed && !blocked();
+  const Value& identity = m_field.config(i).identity();
+  if (m_kept_choice != nullptr) m_kept_choice->begins(identity);
   try {
     if (timed) {
       auto& watch = stopwatch(call.stream);
@@ -177,12 +184,14 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
       run_untimed(i, attempt);
       m_log.line(line_about(i) + " untimed");
     }
+    if (m_kept_choice != nullptr) m_kept_choice->ended(identity, Status::ok, {});
     if (blocked())
       m_tuning->put_back();
     else
       m_moved = true;
     return true;
   } catch (const DeviceLost&) {
+    if (m_kept_choice != nullptr) m_kept_choice->lost();
     throw;
   } catch (const std::exception& e) {
     m_tuning->finish(step, core::sample_of(measure::failure_of("launch", e).status));
@@ -242,6 +251,7 @@ void Context::failed(std::size_t i, const std::exception& error) {
   m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
   m_log.line(fmt::format("{} {}: {}", line_about(i), to_string(status), reason));
   m_reasons[i] = reason;
+  if (m_kept_choice != nullptr) m_kept_choice->ended(m_field.config(i).identity(), status, reason);
   if (m_phase == Phase::found || m_phase == Phase::first_runs) m_field.end(i, status, reason);
 }
 

@@ -23,16 +23,18 @@
 
 namespace disttune::session {
 
+class KeptChoice;
+
 /// What makes no progress for so many passes in a row is given up.
 inline constexpr int k_idle_passes = 3;
 
 class Context {
  public:
   /// Born at a kernel's first launch with a new key; prunes, and compiles ahead where it can.
-  /// `stored`: what another process has chosen.
+  /// `kept`: where choices are kept, for one process that keeps them; outlives this.
   Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
           const Settings& settings, agree::Agreement& agreement, observe::ContextLog& log,
-          const std::optional<StoredChoice>& stored);
+          KeptChoice* kept);
 
   Context(const Context&) = delete;  // the tuning calls back into this very object
   Context& operator=(const Context&) = delete;
@@ -71,9 +73,9 @@ class Context {
   }
   [[nodiscard]] bool just_found() const noexcept { return m_phase == Phase::found; }
   [[nodiscard]] bool decided() const noexcept { return m_phase == Phase::decided; }
-  /// Decided at its birth: the passes so far ran the winner.
   /// Whether times were taken for the decision.
   [[nodiscard]] bool tuned() const noexcept { return m_tuning != nullptr && decided(); }
+  /// Decided at its birth: the passes so far ran the winner.
   [[nodiscard]] bool was_settled_alone() const noexcept { return m_settled_alone; }
   [[nodiscard]] bool waits_for_vote() const noexcept;
   [[nodiscard]] std::size_t winner() const noexcept { return m_field.space_index(*m_winner); }
@@ -115,6 +117,7 @@ class Context {
   const Settings& m_settings;
   agree::Agreement& m_agreement;
   observe::ContextLog& m_log;
+  KeptChoice* m_kept_choice;
   Field m_field;
   Phase m_phase = Phase::found;
   bool m_compiled_ahead = false;

@@ -107,7 +107,7 @@ struct ContextualCall::Impl final : Pass {
         : stream(call.stream),
           kept(std::move(store)),
           context(kernel, call, attempt, tools.settings, tools.agreement, tools.log,
-                  kept && tools.agreement.alone() ? kept->load(Value()) : std::nullopt) {}
+                  tools.agreement.alone() ? kept.get() : nullptr) {}
     Stream stream;
     std::unique_ptr<session::KeptChoice> kept;  ///< null: choices are not kept
     Context context;

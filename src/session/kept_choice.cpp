@@ -16,6 +16,13 @@ KeptChoice::KeptChoice(const detail::Launcher& kernel, const detail::Call& call,
   m_target.key.policy = Value::dict(std::move(policy));
 }
 
+/// However the call ended, this process has lived through it.
+KeptChoice::~KeptChoice() {
+  if (!m_journal) return;
+  m_journal->interrupted();
+  m_journal->close(false);
+}
+
 std::optional<StoredChoice> KeptChoice::load(const Value& group) {
   m_target.key.group = group;
   if (m_target.settings.environment.always_tune) return std::nullopt;
@@ -58,6 +65,20 @@ void KeptChoice::save(const TuningRecord& tuning) {
   if (!saved.problem.empty())
     observe::message(Level::warning, fmt::format("disttune: '{}': {}", spec.name, saved.problem),
                      fmt::format("store {}", m_target.store.root().value_or("-").string()));
+  store::remove_files(m_remains);
+}
+
+const store::Remains& KeptChoice::remains() { return m_remains = m_target.remains(); }
+
+void KeptChoice::begins(const Value& candidate) {
+  if (!m_journal && m_target.store.root())
+    m_journal.emplace(m_target.store.file(m_target.launcher.spec.name, m_target.key),
+                      m_target.key.text(), m_target.journal_policy());
+  if (m_journal) m_journal->begin(candidate);
+}
+
+void KeptChoice::ended(const Value& candidate, Status status, std::string_view reason) noexcept {
+  if (m_journal) m_journal->end(candidate, status, reason, {});
 }
 
 }  // namespace disttune::session

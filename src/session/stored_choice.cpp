@@ -85,6 +85,14 @@ std::vector<CandidateRecord> take_over(const StoredChoice& stored, std::size_t b
   return lacking;
 }
 
+void leave_out_crashed(const store::Remains& left, Field& field) {
+  for (const auto& crash : left.crashed)
+    if (const auto at = field.find(crash.candidate); at && field.is_open(*at))
+      field.end(*at, Status::crashed,
+                fmt::format("a process died while it ran ({}); RETRY_CRASHED=1 tries it again",
+                            crash.what));
+}
+
 void warn_of_versions(std::string_view name, const std::vector<std::string>& differences,
                       std::string_view where) {
   if (differences.empty()) return;

@@ -10,6 +10,7 @@
 #include "disttune/record.hpp"
 #include "session/field.hpp"
 #include "session/settings.hpp"
+#include "store/journal.hpp"
 
 namespace disttune::session {
 
@@ -39,6 +40,9 @@ struct StoredChoice {
 /// candidates that the space lacks now.
 [[nodiscard]] std::vector<CandidateRecord> take_over(const StoredChoice& stored, std::size_t best,
                                                      Field& field);
+
+/// A candidate in flight when a process died is not tried again.
+void leave_out_crashed(const store::Remains& left, Field& field);
 
 /// Once for each `where` (a file, a key): the choice serves though the environment differs in these
 /// fields; nothing when there are none.

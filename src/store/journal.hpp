@@ -41,6 +41,9 @@ struct Remains {
 [[nodiscard]] Remains read_remains(const std::filesystem::path& record_file, const Value& key_text,
                                    const Value& policy) noexcept;
 
+/// The key is decided: what was left is of no more use.
+void remove_files(const Remains& left) noexcept;
+
 /// One process's notes on one key, "<digest>.journal-<host>-<pid>-<start time>" beside the record;
 /// JSON lines, one write a note. A journal that cannot be written does nothing, and so does one in
 /// a forked child: it is its parent's. Used by one thread at a time.

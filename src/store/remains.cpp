@@ -130,4 +130,11 @@ Remains read_remains(const fs::path& record_file, const Value& key_text,
   return out;
 }
 
+void remove_files(const Remains& left) noexcept {
+  for (const fs::path& file : left.files) {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+  }
+}
+
 }  // namespace disttune::store

@@ -33,18 +33,6 @@ class CandidateFailed : public Error {
   Status m_status;
 };
 
-/// What another language raised, on its way through: an interrupt, or an exception of the caller's
-/// own functions. No std::exception on purpose, so that nothing takes it for a failing candidate.
-class ForeignException {
- public:
-  explicit ForeignException(std::string text) : m_text(std::move(text)) {}
-  /// Type and message, for the other ranks.
-  [[nodiscard]] const std::string& text() const noexcept { return m_text; }
-
- private:
-  std::string m_text;
-};
-
 /// What a launcher's options say; an empty one leaves the choice to the environment, then to the
 /// default (core/environment.hpp).
 struct LauncherOptions {
