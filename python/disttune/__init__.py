@@ -100,6 +100,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)

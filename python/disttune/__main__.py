@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     env.add_argument("--markdown", action="store_true", help="the table of the documentation")
     env.set_defaults(run=_env)
 
-    listing = commands.add_parser("list", help="the records of the store, one a line")
+    listing = commands.add_parser("list", help="the records of the store")
     listing.add_argument("name", nargs="?", default="", help="of this function only")
     listing.add_argument("--store", metavar="FOLDER", help="instead of the environment's")
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -95,7 +95,7 @@ def _list(arguments: argparse.Namespace) -> int:
         return 0
     for entry in sorted(entries, key=lambda e: (e["name"], str(e["created"]))):
         winner, default = entry["winner_ns"], entry["default_ns"]
-        gain = f", {default / winner:.2f}x the default" if winner and default else ""
+        gain = f", the default takes {default / winner:.2f}x" if winner and default else ""
         kind = " (original format)" if entry["original_format"] else ""
         chosen = "nothing works" if entry["winner"] is None else str(entry["winner"])
         _say(f"{entry['name']}  {entry['created']}  {_milliseconds(winner)}{gain}{kind}")

@@ -14,6 +14,7 @@ from ._contextual_call import ContextualCall
 from ._contextual_patch import refuse, watch_new_classes
 from ._core import ContextualAutoTuner
 from ._groups import LOCAL, default_group_is_set, resolve_group
+from ._options import refuse_seconds
 
 __all__ = ["ContextualAutoTuner", "contextual_autotune"]
 
@@ -116,7 +117,6 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
             "disttune: contextual_autotune(group=…) names the ranks that decide together: it needs "
             "is_dist=True"
         )
-    timer = options.get("timer") or ""
     return {
         "is_dist": is_dist,
         "group": group,
@@ -127,8 +127,14 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
         if options.get("strategy")
         else "",
         "persist": _flag("persist", options.get("persist", False)),
-        "timer": timer if callable(timer) or not timer else _one_of("timer", timer, _TIMERS),
+        "timer": _timer(options.get("timer")),
     }
+
+
+def _timer(value: Any) -> Any:
+    if callable(value):
+        return refuse_seconds(value, f"contextual_autotune(timer={value!r})")
+    return _one_of("timer", value, _TIMERS) if value else ""
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core
 from ._check import Check
 
-__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options"]
+__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options", "refuse_seconds"]
 
 #: Keywords of a call, taken out before the function sees them.
 CALL_KEYWORDS = (
@@ -103,9 +104,24 @@ def _one_of(names: Callable[[], Iterable[str]]) -> Callable[[str, Any], str]:
     return check
 
 
+_CLOCKS_IN_SECONDS = (
+    time.monotonic, time.perf_counter, time.process_time, time.thread_time, time.time,
+)  # fmt: skip
+
+
+def refuse_seconds(clock: Any, where: str) -> Any:
+    """Return the clock; ValueError for one of Python's that gives seconds."""
+    if clock in _CLOCKS_IN_SECONDS:
+        raise ValueError(
+            f"disttune: {where}: time.{clock.__name__} gives seconds, and a clock gives "
+            f"nanoseconds: use time.{clock.__name__}_ns"
+        )
+    return clock
+
+
 def _timer(name: str, value: Any) -> Any:
     if callable(value):
-        return value
+        return refuse_seconds(value, f"{name}={value!r}")
     return _one_of(lambda: ("auto", "device", "host", "graph"))(name, value)
 
 

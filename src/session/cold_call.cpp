@@ -358,7 +358,7 @@ detail::Outcome ColdCall::tune() {
   const auto turn = DeviceTurn::take(*m_target.stream.device, m_target.key.hardware,
                                      !measure::inside_visit(), m_agreement.alone());
   if (!turn) {
-    measure::spoil_sample();
+    measure::stand_in_sample();
     return {0, false, "busy", false};
   }
   const auto& spec = m_target.launcher.spec;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -49,10 +50,27 @@ void land(detail::LauncherState& launcher, const std::string& name, Flight& flig
   flight.ended.notify_all();
 }
 
+/// Runs the default in place of a tuning that cannot be waited for: of this key in this thread, or
+/// in another one that this thread is inside of, or that may be waiting for this one.
+detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Call& call) {
+  if (call.group != nullptr && call.group->size() > 1)
+    throw Error(fmt::format(
+        "disttune: '{}' met a key that is not decided (key {}) while {}; with a group both cannot "
+        "go on. Call one of them before the other",
+        launcher.name, call.key.text(),
+        TuningMark::innermost().empty()
+            ? std::string("another thread is tuning it and seems to wait for this call")
+            : fmt::format("this thread is tuning {}", TuningMark::innermost())));
+  measure::stand_in_sample();
+  return {0, false, "busy", false};
+}
+
 /// The other thread's outcome; nothing when it was interrupted, and this thread may try.
-std::optional<detail::Outcome> wait_for(Flight& flight, detail::Attempt& attempt) {
+std::optional<detail::Outcome> wait_for(Flight& flight, detail::LauncherState& launcher,
+                                        const detail::Call& call, detail::Attempt& attempt) {
   std::unique_lock lock(flight.mutex);
   while (!flight.done) {
+    if (flight.runs.overdue()) return stand_in(launcher.spec, call);
     flight.ended.wait_for(lock, std::chrono::milliseconds(100));
     lock.unlock();
     check_for_interrupt();
@@ -67,23 +85,16 @@ std::optional<detail::Outcome> wait_for(Flight& flight, detail::Attempt& attempt
   return outcome;
 }
 
-/// Runs the default in place of a tuning that cannot be waited for; `own`: this thread's.
-detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Call& call, bool own) {
-  if (call.group != nullptr && call.group->size() > 1)
-    throw Error(fmt::format(
-        "disttune: '{}' met a key that is not decided (key {}) while this thread is tuning {}; "
-        "with a group both cannot go on. Call one of them before the other",
-        launcher.name, call.key.text(), TuningMark::innermost()));
-  if (own)
-    measure::stand_in_sample();
-  else
-    measure::spoil_sample();
-  return {0, false, "busy", false};
-}
-
 detail::Outcome fly(detail::LauncherState& launcher, const detail::Call& call,
                     detail::Attempt& attempt, const std::string& name, const std::string& mark_name,
                     Flight& flight) {
+  struct Watched {
+    RunClock& runs;
+    explicit Watched(RunClock& r) : runs(r) { runs.watch_this_thread(); }
+    ~Watched() { runs.stop(); }
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+  } const watched(flight.runs);
   try {
     const TuningMark mark(mark_name);
     if (measure::inside_visit()) measure::spoil_sample();
@@ -117,12 +128,12 @@ Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
   const std::string name = session::flight_name(call);
   const std::string mark_name = fmt::format("'{}' for key {}", state.spec.name, name);
   for (;;) {
-    if (session::TuningMark::holds(mark_name)) return session::stand_in(state.spec, call, true);
+    if (session::TuningMark::holds(mark_name)) return session::stand_in(state.spec, call);
     bool mine = false;
     const auto flight = session::board(state, name, mine);
     if (mine) return session::fly(state, call, attempt, name, mark_name, *flight);
-    if (measure::inside_visit()) return session::stand_in(state.spec, call, false);
-    if (const auto outcome = session::wait_for(*flight, attempt)) return *outcome;
+    if (measure::inside_visit()) return session::stand_in(state.spec, call);
+    if (const auto outcome = session::wait_for(*flight, state, call, attempt)) return *outcome;
   }
 }
 

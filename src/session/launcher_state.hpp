@@ -12,6 +12,7 @@
 
 #include "disttune/detail/attempt.hpp"
 #include "disttune/record.hpp"
+#include "session/process.hpp"
 
 namespace disttune::session {
 
@@ -23,6 +24,7 @@ struct Flight {
   std::optional<detail::Outcome> outcome;  ///< nothing: `error`, or the tuner was interrupted
   std::exception_ptr error;
   int process = 0;  ///< a forked child must not wait for its parent's thread
+  RunClock runs;    ///< of the thread that has the key
 };
 
 }  // namespace disttune::session

@@ -23,20 +23,20 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Tells those who wait for the device when a run begins.
+/// Tells those who wait for this thread when a run begins.
 class WatchedAttempt final : public detail::Attempt {
  public:
   explicit WatchedAttempt(detail::Attempt& inner)
-      : m_inner(inner), m_is_nested(DeviceTurn::in_run()) {}
+      : m_inner(inner), m_is_nested(RunClock::in_run()) {}
   /// Behind a tuning inside a run, that run goes on.
-  ~WatchedAttempt() { m_is_nested ? DeviceTurn::run_begins() : DeviceTurn::runs_end(); }
+  ~WatchedAttempt() { m_is_nested ? RunClock::run_begins() : RunClock::runs_end(); }
   WatchedAttempt(const WatchedAttempt&) = delete;
   WatchedAttempt& operator=(const WatchedAttempt&) = delete;
   void begin_visit(std::size_t candidate, std::size_t runs) override {
     m_inner.begin_visit(candidate, runs);
   }
   void before_run() override {
-    DeviceTurn::run_begins();
+    RunClock::run_begins();
     m_inner.before_run();
   }
   void run(std::size_t candidate) override { m_inner.run(candidate); }

@@ -83,8 +83,7 @@ struct DeviceTurn::Seat {
   std::thread::id owner;
   pid_t process = 0;  // a forked child finds its parent's seats taken by threads that it lacks
   int depth = 0;
-  std::atomic<std::int64_t> run_began_ns{0};  ///< 0: between runs
-  bool holds_up = false;                      ///< a run of this turn was waited for in vain
+  RunClock runs;
 };
 
 namespace {
@@ -95,21 +94,38 @@ std::int64_t steady_ns() {
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
-/// The begin of the run at hand, for those who wait for this thread's turn.
-thread_local std::atomic<std::int64_t>* t_run_began_ns = nullptr;
+/// Those who wait for this thread look here.
+thread_local std::vector<RunClock*> t_clocks;
+/// When this thread's run at hand began; 0: it is between runs.
+thread_local std::int64_t t_run_began_ns = 0;
 
 }  // namespace
 
-void DeviceTurn::run_begins() noexcept {
-  if (t_run_began_ns != nullptr) t_run_began_ns->store(steady_ns(), std::memory_order_relaxed);
+void RunClock::watch_this_thread() {
+  t_clocks.push_back(this);
+  m_began_ns.store(0, std::memory_order_relaxed);
+  m_overdue.store(false, std::memory_order_relaxed);
 }
-void DeviceTurn::runs_end() noexcept {
-  if (t_run_began_ns != nullptr) t_run_began_ns->store(0, std::memory_order_relaxed);
+void RunClock::stop() noexcept { std::erase(t_clocks, this); }
+bool RunClock::overdue() noexcept {
+  const std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
+  if (began_ns != 0 && steady_ns() - began_ns > patience().count())
+    m_overdue.store(true, std::memory_order_relaxed);
+  return m_overdue.load(std::memory_order_relaxed);
 }
-bool DeviceTurn::in_run() noexcept {
-  return t_run_began_ns != nullptr && t_run_began_ns->load(std::memory_order_relaxed) != 0;
+
+void RunClock::run_begins() noexcept {
+  if (t_clocks.empty()) return;
+  t_run_began_ns = steady_ns();
+  for (RunClock* clock : t_clocks)
+    clock->m_began_ns.store(t_run_began_ns, std::memory_order_relaxed);
 }
-std::chrono::nanoseconds& DeviceTurn::patience() noexcept {
+void RunClock::runs_end() noexcept {
+  t_run_began_ns = 0;
+  for (RunClock* clock : t_clocks) clock->m_began_ns.store(0, std::memory_order_relaxed);
+}
+bool RunClock::in_run() noexcept { return t_run_began_ns != 0; }
+std::chrono::nanoseconds& RunClock::patience() noexcept {
   static std::chrono::nanoseconds value = std::chrono::seconds(10);
   return value;
 }
@@ -129,9 +145,7 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
   Seat& seat = *turn->m_seat;
   std::unique_lock lock(seat.mutex);
   while (seat.depth > 0 && seat.owner != std::this_thread::get_id()) {
-    const std::int64_t began_ns = seat.run_began_ns.load(std::memory_order_relaxed);
-    if (began_ns != 0 && steady_ns() - began_ns > patience().count()) seat.holds_up = true;
-    if (!may_wait || seat.holds_up) {
+    if (!may_wait || seat.runs.overdue()) {
       turn->m_seat.reset();
       return nullptr;
     }
@@ -143,7 +157,7 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
   seat.owner = std::this_thread::get_id();
   seat.process = ::getpid();
   if (++seat.depth == 1) {
-    turn->m_outer = std::exchange(t_run_began_ns, &seat.run_began_ns);
+    seat.runs.watch_this_thread();
     turn->lock_among_processes(device, hardware);
   }
   return turn;
@@ -170,9 +184,7 @@ DeviceTurn::~DeviceTurn() {
   if (!m_seat) return;
   const std::lock_guard lock(m_seat->mutex);
   if (--m_seat->depth > 0) return;
-  runs_end();
-  t_run_began_ns = m_outer;
-  m_seat->holds_up = false;
+  m_seat->runs.stop();
   m_seat->freed.notify_one();
 }
 

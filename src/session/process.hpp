@@ -20,6 +20,31 @@ namespace disttune::session {
 /// Calls the front end's hook; may throw.
 void check_for_interrupt();
 
+/// When the run at hand of a tuning thread began, for those who wait for that thread.
+class RunClock {
+ public:
+  RunClock() = default;
+  RunClock(const RunClock&) = delete;
+  RunClock& operator=(const RunClock&) = delete;
+  /// Until `stop`, this thread's runs show here.
+  void watch_this_thread();
+  void stop() noexcept;
+  /// The run at hand has taken longer than `patience()`: it may be waiting for who waits for it,
+  /// and nobody waits for this thread any more.
+  [[nodiscard]] bool overdue() noexcept;
+
+  /// This thread begins a run; `in_run` until it says that it is between runs again.
+  static void run_begins() noexcept;
+  static void runs_end() noexcept;
+  [[nodiscard]] static bool in_run() noexcept;
+  /// Ten seconds; tests take less.
+  static std::chrono::nanoseconds& patience() noexcept;
+
+ private:
+  std::atomic<std::int64_t> m_began_ns{0};  ///< 0: between runs
+  std::atomic<bool> m_overdue{false};
+};
+
 /// The right to measure on a device, held by one thread of the process; a nested tuning in the same
 /// thread shares it. Ranks of a group do without: they measure at the same time on purpose, and two
 /// of them may be threads of one process, where one would wait for the other for ever.
@@ -31,7 +56,7 @@ class DeviceTurn {
   DeviceTurn& operator=(const DeviceTurn&) = delete;
 
   /// Waits for the turn. Null when another thread has it and `may_wait` is false, or one run of
-  /// that thread has taken longer than `patience()`: it may be waiting for this thread, and who
+  /// that thread is overdue (RunClock): it may be waiting for this thread, and who
   /// holds up others once is not waited for again in that turn. `hardware`: the device's
   /// fingerprint, which costs a host several files to read.
   [[nodiscard]] static std::unique_ptr<DeviceTurn> take(const Device& device, const Value& hardware,
@@ -39,19 +64,12 @@ class DeviceTurn {
   /// Another process of this user was tuning on the device when the turn began: times may be
   /// spoiled.
   [[nodiscard]] bool contended() const noexcept { return m_contended; }
-  /// The thread that has a turn begins a run; `in_run` until it says that it is between runs again.
-  static void run_begins() noexcept;
-  static void runs_end() noexcept;
-  [[nodiscard]] static bool in_run() noexcept;
-  /// Ten seconds; tests take less.
-  static std::chrono::nanoseconds& patience() noexcept;
 
  private:
   struct Seat;
   void lock_among_processes(const Device& device, const Value& hardware);
 
   std::shared_ptr<Seat> m_seat;
-  std::atomic<std::int64_t>* m_outer = nullptr;  ///< of this thread's turn on another device
   int m_lock = -1;  ///< holds an advisory lock on a file of this user and device
   bool m_contended = false;
 };

@@ -61,7 +61,8 @@ def test_show_has_every_sample(tuned, capsys):
 
 def test_texts_of_foreign_files_do_not_steer_the_terminal(clock, capsys):
     name = "red\x1b[31m\r\u202e"
-    disttune.autotune([{"b": "\x1b]0;title\x07"}], None, timer=clock, name=name)(lambda b: 1)()
+    space = [{"b": "\x1b]0;title\x07"}]
+    disttune.autotune(space, None, timer=clock, name=name)(lambda b: clock.spend(1000))()
     for command in (["list"], ["show", name]):
         assert main(command) == 0
         out = capsys.readouterr().out
@@ -73,7 +74,7 @@ def test_list_shows_key_winner_and_gain(tuned, capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("scale ")
-    assert "2 ms, 2.00x the default" in out
+    assert "2 ms, the default takes 2.00x" in out
     assert '(16, "float32")' in out
     assert tuned.func_dir() in out
 

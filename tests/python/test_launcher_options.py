@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import disttune
 import pytest
@@ -577,3 +578,13 @@ def test_a_launcher_that_calls_itself_for_the_key_being_tuned_runs_the_default(c
 
     assert f() == 1
     assert inner == [2]
+
+
+@pytest.mark.parametrize("clock_of", [time.perf_counter, time.time, time.monotonic])
+def test_a_clock_that_gives_seconds_is_refused(clock_of):
+    for make in (
+        lambda: disttune.autotune([{"b": 1}], None, timer=clock_of),
+        lambda: disttune.contextual_autotune(timer=clock_of),
+    ):
+        with pytest.raises(ValueError, match=rf"seconds.*time\.{clock_of.__name__}_ns"):
+            make()

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <thread>
 
+#include "disttune/testing/scripted_device.hpp"
 #include "session/process.hpp"
 #include "session/rig.hpp"
 
@@ -69,7 +70,7 @@ TEST_F(Concurrency, WaitersGetTheSameError) {
 }
 
 TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn) {
-  const auto patience = std::exchange(session::DeviceTurn::patience(), std::chrono::nanoseconds(1));
+  const auto patience = std::exchange(session::RunClock::patience(), std::chrono::nanoseconds(1));
   const auto inner = scale({{2}, {1}}, "inner");
   const auto nested = scale({{2}, {1}}, "nested");
   int outer_runs = 0;
@@ -87,7 +88,67 @@ TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn
   EXPECT_EQ(outer.choice(8)->block, 4);
   inner(8);
   EXPECT_EQ(inner.choice(8)->block, 1) << "tuned when the device was free";
-  session::DeviceTurn::patience() = patience;
+  session::RunClock::patience() = patience;
+}
+
+TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithItsOwnKeyGetsTheDefaultThere) {
+  const auto patience = std::exchange(session::RunClock::patience(), std::chrono::nanoseconds(1));
+  std::function<void(bool)> again;
+  std::vector<int> inside;
+  int outside = 0;
+  const auto launcher = autotune(
+                            "pool", Space<Tile>{{5}, {4}}, [](bool) { return 0; },
+                            [&](const Tile& t, bool first) {
+                              if (first) {
+                                ++outside;
+                                std::thread([&] { again(false); }).join();
+                              } else {
+                                inside.push_back(t.block);
+                              }
+                              clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                            })
+                            .timer(clock.reader());
+  again = [&](bool first) { launcher(first); };
+  launcher(true);
+  EXPECT_EQ(launcher.choice(true)->block, 4);
+  EXPECT_EQ(outside, 2 * 15 + 1);
+  EXPECT_EQ(inside.front(), 5) << "the default, while the key is being tuned";
+  EXPECT_EQ(inside.back(), 4) << "the last run is one of a decided key";
+  session::RunClock::patience() = patience;
+}
+
+TEST_F(Concurrency, AKeyThatAnotherThreadTunesInEveryTimedRunIsTakenForWhatItIs) {
+  std::promise<void> busy, done;
+  const auto gone = done.get_future().share();
+  const auto inner = autotune(
+                         "inner", Space<Tile>{{2}}, [](int n) { return n; },
+                         [&](const Tile&, int) {
+                           static std::once_flag once;
+                           std::call_once(once, [&] {
+                             busy.set_value();
+                             gone.wait();
+                           });
+                         })
+                         .timer(clock.reader());
+  // On a device of its own, so that it need not wait for the other's turn.
+  const auto device =
+      std::make_shared<testing::ScriptedDevice>(std::make_shared<testing::ScriptedClock>());
+  auto other = std::async(std::launch::async, [&] { inner(8); });
+  busy.get_future().wait();
+  const auto outer = autotune(
+                         "outer", Space<Tile>{{5}, {4}}, [](int n) { return n; },
+                         [&](const Tile& t, int n) {
+                           inner(n);  // never decided while this is tuned
+                           clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                         })
+                         .timer(clock.reader())
+                         .on([device](int) {
+                           return Stream{device, nullptr};
+                         });
+  outer(8);
+  EXPECT_EQ(outer.choice(8)->block, 4);
+  done.set_value();
+  other.get();
 }
 
 TEST_F(Concurrency, ATunedLauncherInsideATunedLauncherTunesInAnUntimedRun) {
