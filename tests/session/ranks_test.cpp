@@ -117,6 +117,23 @@ TEST_F(RankSession, S36_S44_OneRanksRecordIsAdoptedByAll) {
   EXPECT_EQ(records, static_cast<std::size_t>(k_ranks)) << "each store is complete afterwards";
 }
 
+// Candidates are not dealt to ranks: every rank measures the whole agreed list, whatever it holds.
+TEST_F(RankSession, S41_CachesThatDifferDoNotChangeWhoMeasuresWhat) {
+  set("ALWAYS_TUNE", "1");
+  {
+    testing::Ranks alone(k_ranks);
+    call({{3}, {1}}, alone);
+  }
+  std::filesystem::remove_all(ranks[1]->store);
+  for (auto& r : ranks) r->blocks.clear();
+  testing::Ranks group(k_ranks);
+  call({{3}, {1}, {2}}, group);
+  for (auto& r : ranks) {
+    for (const int block : {3, 2}) EXPECT_EQ(std::ranges::count(r->blocks, block), 15);
+    EXPECT_EQ(std::ranges::count(r->blocks, 1), 15 + 1) << "and the last run";
+  }
+}
+
 TEST_F(RankSession, S13_TheTuningOfTheEnvironmentInUseIsAdoptedNotTheNewest) {
   std::string version = "1";
   detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });
