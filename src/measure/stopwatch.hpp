@@ -2,7 +2,7 @@
 // no rank and no store.
 //
 // A gated sample in order, each step with its reason:
-//   before_run   what a run needs put back; it may wait for the device
+//   before_run   what a run needs put back; where it waits for the device, `gate_a_run` is found
 //   hold         the stream stands still, so that the device meets what follows in one piece: the
 //                sample holds no host time (ungated, small kernels are timed at the host's launch
 //                rate and the winner is noise)
@@ -116,8 +116,9 @@ class Stopwatch {
 /// (it may wait for the device) and the sample will be taken again. No effect in untimed runs. A
 /// visit inside a visit does this by itself.
 void spoil_sample() noexcept;
-/// As `spoil_sample`, where a call of the launcher under measurement to itself runs the default. A
-/// launcher that does so in every run has no other times: see `Stopwatch::accept_stand_ins`.
+/// As `spoil_sample`, where a call of the launcher under measurement runs the default: to itself,
+/// or for what another thread is tuning. A launcher that does so in every run has no other times:
+/// see `Stopwatch::accept_stand_ins`.
 void stand_in_sample() noexcept;
 
 }  // namespace disttune::measure

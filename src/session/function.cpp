@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/environment.hpp"
 #include "disttune/detail/attempt.hpp"
 #include "measure/stopwatch.hpp"
 #include "session/cold_call.hpp"
@@ -65,12 +66,15 @@ detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Cal
   return {0, false, "busy", false};
 }
 
-/// The other thread's outcome; nothing when it was interrupted, and this thread may try.
+/// The other thread's outcome; nothing when it was interrupted, and this thread may try. A run may
+/// compile for minutes, and one that runs beside it would spoil its times: TIMEOUT is the patience.
 std::optional<detail::Outcome> wait_for(Flight& flight, detail::LauncherState& launcher,
                                         const detail::Call& call, detail::Attempt& attempt) {
+  const std::chrono::duration<double> timeout(core::Environment::read().timeout_seconds);
+  const auto patience = std::chrono::duration_cast<std::chrono::nanoseconds>(timeout);
   std::unique_lock lock(flight.mutex);
   while (!flight.done) {
-    if (flight.runs.overdue()) return stand_in(launcher.spec, call);
+    if (flight.runs.overdue(patience)) return stand_in(launcher.spec, call);
     flight.ended.wait_for(lock, std::chrono::milliseconds(100));
     lock.unlock();
     check_for_interrupt();

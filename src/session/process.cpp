@@ -107,9 +107,9 @@ void RunClock::watch_this_thread() {
   m_overdue.store(false, std::memory_order_relaxed);
 }
 void RunClock::stop() noexcept { std::erase(t_clocks, this); }
-bool RunClock::overdue() noexcept {
+bool RunClock::overdue(std::chrono::nanoseconds patience) noexcept {
   const std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
-  if (began_ns != 0 && steady_ns() - began_ns > patience().count())
+  if (began_ns != 0 && steady_ns() - began_ns > patience.count())
     m_overdue.store(true, std::memory_order_relaxed);
   return m_overdue.load(std::memory_order_relaxed);
 }
@@ -145,7 +145,7 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
   Seat& seat = *turn->m_seat;
   std::unique_lock lock(seat.mutex);
   while (seat.depth > 0 && seat.owner != std::this_thread::get_id()) {
-    if (!may_wait || seat.runs.overdue()) {
+    if (!may_wait || seat.runs.overdue(RunClock::patience())) {
       turn->m_seat.reset();
       return nullptr;
     }

@@ -29,15 +29,15 @@ class RunClock {
   /// Until `stop`, this thread's runs show here.
   void watch_this_thread();
   void stop() noexcept;
-  /// The run at hand has taken longer than `patience()`: it may be waiting for who waits for it,
-  /// and nobody waits for this thread any more.
-  [[nodiscard]] bool overdue() noexcept;
+  /// The run at hand has taken longer than `patience`: it may be waiting for who waits for it, and
+  /// nobody waits for this thread any more.
+  [[nodiscard]] bool overdue(std::chrono::nanoseconds patience) noexcept;
 
   /// This thread begins a run; `in_run` until it says that it is between runs again.
   static void run_begins() noexcept;
   static void runs_end() noexcept;
   [[nodiscard]] static bool in_run() noexcept;
-  /// Ten seconds; tests take less.
+  /// Of who waits for a device: ten seconds; tests take less.
   static std::chrono::nanoseconds& patience() noexcept;
 
  private:

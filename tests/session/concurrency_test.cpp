@@ -93,7 +93,7 @@ TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn
 }
 
 TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithItsOwnKeyGetsTheDefaultThere) {
-  const auto patience = std::exchange(session::RunClock::patience(), std::chrono::nanoseconds(1));
+  set("TIMEOUT", "0.01");
   std::function<void(bool)> again;
   std::vector<int> inside;
   int outside = 0;
@@ -115,11 +115,10 @@ TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithItsOwnKeyGetsTheDefaultThere
   EXPECT_EQ(outside, 2 * 15 + 1);
   EXPECT_EQ(inside.front(), 5) << "the default, while the key is being tuned";
   EXPECT_EQ(inside.back(), 4) << "the last run is one of a decided key";
-  session::RunClock::patience() = patience;
 }
 
 TEST_F(Concurrency, AKeyThatAnotherThreadTunesInEveryTimedRunIsTakenForWhatItIs) {
-  const auto patience = std::exchange(session::RunClock::patience(), std::chrono::nanoseconds(1));
+  set("TIMEOUT", "0.01");
   std::promise<void> busy, done;
   const auto gone = done.get_future().share();
   std::atomic<bool> first{true};
@@ -152,7 +151,6 @@ TEST_F(Concurrency, AKeyThatAnotherThreadTunesInEveryTimedRunIsTakenForWhatItIs)
   EXPECT_EQ(outer.choice(8)->block, 4);
   done.set_value();
   other.get();
-  session::RunClock::patience() = patience;
 }
 
 TEST_F(Concurrency, ATunedLauncherInsideATunedLauncherTunesInAnUntimedRun) {
