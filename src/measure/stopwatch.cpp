@@ -23,7 +23,7 @@ using std::chrono::nanoseconds;
 
 /// The gate's shortest bound: longer than any launch, short enough to pay once or twice a tuning.
 constexpr std::chrono::milliseconds k_shortest_bound{50};
-/// How many runs go ahead at once where visits are pipelined. A run that finds the device idle
+/// How many runs go ahead at once where a visit is pipelined. A run that finds the device idle
 /// takes up to 1 % longer, some candidates more than others: of ten samples these are three at
 /// most, which the score drops.
 constexpr std::size_t k_together = 4;
@@ -92,6 +92,13 @@ struct Stopwatch::Impl {
     weaken(next);
     return true;
   }
+  /// Opens the gate of `gate_a_visit` and waits. `behind`: the samples of the runs behind it, worth
+  /// nothing where it had stalled.
+  void let_run(std::span<std::int64_t> behind) {
+    if (open_gate(TimingMode::gate_a_run))
+      std::ranges::fill(behind, core::sample_of(Retry::stalled));
+    drain();
+  }
 
   void drain() { waiting.drain(policy.patience); }
 
@@ -100,6 +107,7 @@ struct Stopwatch::Impl {
   [[nodiscard]] bool works_on_host() const { return device->clock() == "host"; }
   /// No clock is read beside the marks then.
   [[nodiscard]] bool marks_are_host_time() const { return works_on_host() && !host_timed(); }
+  [[nodiscard]] bool pipelined() const { return policy.alone && !policy.cold; }
   [[nodiscard]] bool host_timed() const { return policy.host_clock || policy.clock; }
   [[nodiscard]] std::int64_t read_clock() const {
     if (policy.clock) return passing(policy.clock);
@@ -190,27 +198,28 @@ void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nest
     const auto retry = timed_run(visit, attempt, nesting, i, host_ns[i]);
     if (retry) samples[i] = core::sample_of(*retry);
   };
+  std::size_t first = 0;  // of the runs behind the gate at hand
+  const auto end_piece = [&](std::size_t i) {
+    let_run(samples.subspan(first, i - first));
+    if (!policy.graph) attempt.drop_results();
+    first = i;
+  };
   for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (i > 0 && policy.alone && policy.cold && mode == TimingMode::gate_a_visit) end_piece(i);
     try {
       run(i);
     } catch (const std::exception& e) {
       // All results are kept while one gate is closed: they may be what fills the memory.
-      if (i == 0 || mode != TimingMode::gate_a_visit ||
+      if (i == first || mode != TimingMode::gate_a_visit ||
           failure_of(stage, e).status != Status::out_of_resources)
         throw;
-      if (open_gate(TimingMode::gate_a_run))
-        std::ranges::fill(samples.first(i), core::sample_of(Retry::stalled));
+      end_piece(i);
       weaken(TimingMode::gate_a_run);
-      drain();
-      attempt.drop_results();
       run(i);
     }
   }
-  // What ran behind an opened gate, and what was queued with it, is worth nothing.
-  if (open_gate(TimingMode::gate_a_run))
-    std::ranges::fill(samples, core::sample_of(Retry::stalled));
   stage = "end of visit";
-  drain();
+  let_run(samples.subspan(first));
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (samples[i] == k_unread) samples[i] = elapsed(i);
     if (marks_are_host_time()) host_ns[i] = std::max<std::int64_t>(timer->elapsed_ns(i), 0);
@@ -222,7 +231,7 @@ std::optional<Retry> Stopwatch::Impl::timed_run(const Visit& visit, detail::Atte
                                                 std::int64_t& host_ns) {
   nesting.fresh();
   attempt.before_run();
-  if (policy.pipelined && i % k_together == 0) gate.advance();
+  if (pipelined() && i % k_together == 0) gate.advance();
   close_gate();
   if (policy.cold) timer->flush();
   host_ns = marked(i, [&] {
@@ -257,7 +266,7 @@ void Stopwatch::Impl::warm_up(const Visit& visit, detail::Attempt& attempt) {
     if (works_on_host()) attempt.drop_results();
   }
   if (visit.untimed > 0) usual_host_time = longest;
-  const bool goes_on = policy.pipelined && mode == TimingMode::gate_a_visit && visit.timed > 0;
+  const bool goes_on = pipelined() && mode == TimingMode::gate_a_visit && visit.timed > 0;
   if (!goes_on || policy.graph) drain();
   attempt.drop_results();
 }

@@ -12,12 +12,15 @@
 //   release      nothing of ours waits for the device between hold and here
 //   synchronize, read, and only then the runs' results are dropped (a destructor may wait for the
 //                device, which would never come behind a closed gate)
-// `gate_a_visit` holds around all runs of a visit; `pipelined`, a few of them go ahead as soon as
-// they are queued, and the device works while the host launches the next. `gate_a_run` holds
-// around each run; there, and where the host's clock counts, each run is waited for and its result
-// dropped at once. A visit whose kept results fill the memory goes on as `gate_a_run`.
-// Nothing is run again here: a sample that is worth nothing is a retry code, and the tuning
-// schedules the repetition, so that all ranks repeat alike.
+// `gate_a_visit` holds around all runs of a visit. Except for ranks it does so in pieces: with a
+// hot cache it is pipelined, a few runs go ahead as soon as they are queued, and the device works
+// while the host launches the next, which takes less time; with a cold one a piece is one run,
+// since what is queued behind a run disturbs it (H200, kernels of 4 to 27 µs: with nothing behind
+// them their times are 3 to 8 % shorter and scatter half as much as with the whole visit).
+// `gate_a_run` holds around each run; there, and where the host's clock counts, each run is waited
+// for and its result dropped at once. A visit whose kept results fill the memory goes on as
+// `gate_a_run`. Nothing is run again here: a sample that is worth nothing is a retry code, and the
+// tuning schedules the repetition, so that all ranks repeat alike.
 #pragma once
 
 #include <chrono>
@@ -40,10 +43,10 @@ struct Policy {
   bool cold = false;        ///< flush the cache before each timed run
   bool graph = false;       ///< capture the launcher once, replay it for each run
   bool host_clock = false;  ///< time on the host, the stream drained at both marks
-  /// The device may begin before a visit's runs are all queued, which takes less time. Not for
-  /// ranks: each sample of a launcher that communicates would hold a wait for another rank's host.
-  /// Not for the cold cache: on an H200 its picks were worse (0.52 % against 0.34 %).
-  bool pipelined = false;
+  /// No run waits for another rank, whose host's time would be in each sample that begins before
+  /// all of a visit are queued. Then the device need not wait for that: with a hot cache visits are
+  /// pipelined, with a cold one each run has a gate of its own.
+  bool alone = false;
   std::function<std::int64_t()> clock;  ///< the caller's clock instead (nanoseconds now)
   /// How long a visit's work may take before `timed_out`; zero: for ever.
   std::chrono::nanoseconds patience{};

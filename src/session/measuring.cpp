@@ -79,7 +79,7 @@ class Measuring {
   static measure::Policy policy_of(const Assignment& a) {
     measure::Policy policy = a.settings.stopwatch_policy();
     policy.poll = [&a] { a.agreement.poll(); };
-    policy.pipelined = a.agreement.alone() && !policy.cold;
+    policy.alone = a.agreement.alone();
     return policy;
   }
 

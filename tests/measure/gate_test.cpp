@@ -53,6 +53,28 @@ TEST(Gate, S66_a_launcher_that_waits_moves_down_to_no_gate_in_two_visits) {
   EXPECT_EQ(watch.gate(), "stream_wait");  // what it was; the mode says that it is not used now
 }
 
+TEST(Gate, a_cold_run_that_stalls_spoils_its_own_sample_and_only_a_second_one_ends_the_gate) {
+  Rig rig;
+  auto policy = rig.policy();
+  policy.cold = true;
+  policy.alone = true;
+  auto watch = rig.watch(policy);
+  int runs = 0;
+  int stalls = 0;
+  ScriptedAttempt attempt([&](std::size_t) {
+    rig.device->launch(5us);
+    if (++runs == 3 || runs == 6) {
+      rig.device->block_until_released();
+      ++stalls;
+    }
+  });
+  EXPECT_EQ(visit(watch, attempt, {0, 0, 5}).samples, (Samples{5000, 5000, k_stalled, 5000, 5000}));
+  EXPECT_EQ(watch.mode(), TimingMode::gate_a_run);
+  EXPECT_EQ(visit(watch, attempt, {0, 0, 1}).samples, Samples{k_stalled});
+  EXPECT_EQ(watch.mode(), TimingMode::ungated);
+  EXPECT_EQ(stalls, 2);
+}
+
 TEST(Gate, S66_the_watchdog_waits_50_ms_or_five_times_the_usual_host_time) {
   for (const auto& [host, bound] :
        {std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds>{20us, 50ms}, {30ms, 150ms}}) {
