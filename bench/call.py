@@ -66,6 +66,14 @@ def loop(fn: Callable[..., Any], x: Any) -> Callable[[], None]:
     return run
 
 
+def loop_key(x: Any) -> Callable[[], None]:
+    def run() -> None:
+        for _ in repeat(None, CALLS):
+            key_fn(x, 7)
+
+    return run
+
+
 def loop_with_keyword(fn: Callable[..., Any], x: Any) -> Callable[[], None]:
     def run() -> None:
         for _ in repeat(None, CALLS):
@@ -97,16 +105,19 @@ def main(report: Report) -> None:
             loop(declared_key, x),
             loop_with_keyword(hand, x),
             loop_with_keyword(declared_key, x),
+            loop_key(x),
         ]
         gc.disable()
         times = [total / CALLS for total in in_turns(runs, ROUNDS)]
         gc.enable()
-    base, *others = times
+    base, *others, key_alone = times
     names = ("by_hand", "python_key", "declared_key", "by_hand_keyword", "declared_key_keyword")
     added = {name: time - base for name, time in zip(names, others, strict=True)}
     report.figure("python_bare_call_ns", base)
     for name, nanoseconds in added.items():
         report.figure(f"python_{name}_added_ns", nanoseconds)
+    # No call that asks a key function can add less than the function itself takes.
+    report.figure("ratio_key_function_alone_to_by_hand", key_alone / added["by_hand"])
     report.figure("ratio_python_key_to_by_hand", added["python_key"] / added["by_hand"], 0.5)
     report.figure("ratio_declared_key_to_by_hand", added["declared_key"] / added["by_hand"], 0.35)
     report.figure(
