@@ -8,19 +8,18 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "agree/agreement.hpp"
-#include "agree/digest.hpp"
 #include "observe/context_log.hpp"
 #include "observe/observe.hpp"
+#include "session/between_passes.hpp"
 #include "session/context.hpp"
+#include "session/found_context.hpp"
 #include "session/kept_choice.hpp"
 #include "session/process.hpp"
 #include "session/settings.hpp"
@@ -82,6 +81,7 @@ namespace detail {
 using session::Context;
 using session::DeviceTurn;
 using session::Field;
+using session::FoundContext;
 using session::Settings;
 
 struct ContextualCall::Impl final : Pass {
@@ -99,19 +99,6 @@ struct ContextualCall::Impl final : Pass {
     Settings settings;
     agree::Agreement agreement;
     observe::ContextLog log;
-  };
-
-  struct Found {
-    Found(const Launcher& kernel, const Call& call, Attempt& attempt, Tools& tools,
-          std::unique_ptr<session::KeptChoice> store)
-        : stream(call.stream),
-          kept(std::move(store)),
-          context(kernel, call, attempt, tools.settings, tools.agreement, tools.log,
-                  tools.agreement.alone() ? kept.get() : nullptr) {}
-    Stream stream;
-    std::unique_ptr<session::KeptChoice> kept;  ///< null: choices are not kept
-    Context context;
-    std::optional<TuningRecord> adopted;  ///< of another rank, to be stored here too
   };
 
   // ---- one launch
@@ -133,12 +120,8 @@ struct ContextualCall::Impl final : Pass {
   void take_stock();
   void compare_modes();
   [[nodiscard]] bool between_passes();
-  void settle_what_all_hold();
-  void adopt_stored();
   void shake_hands();
-  void agree_on_pass();
-  void name_what_differs(std::size_t part);
-  [[nodiscard]] std::vector<std::pair<std::string, Value>> launched() const;
+  void compare_pass();
   void publish();
   [[nodiscard]] std::string decision_text() const;
   void warn_starved(const Context& context) const;
@@ -149,9 +132,9 @@ struct ContextualCall::Impl final : Pass {
   const ContextDecided decided;
   std::recursive_mutex mutex;  // a kernel may launch another one
   std::unique_ptr<Tools> tools;
-  std::vector<std::unique_ptr<Found>> contexts;  ///< in an order that all ranks share
-  std::size_t ordered = 0;                       ///< how many of them are in it
-  std::map<std::tuple<const Launcher*, Value, std::string, int>, Found*> index;
+  session::Contexts contexts;  ///< in an order that all ranks share
+  std::size_t ordered = 0;     ///< how many of them are in it
+  std::map<std::tuple<const Launcher*, Value, std::string, int>, FoundContext*> index;
   std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
   std::unique_ptr<DeviceTurn> turn;
   int idle_passes = -1;  ///< in a row, in which nothing but new keys came; the first is not one
@@ -200,7 +183,8 @@ Context& ContextualCall::Impl::context_of(const Launcher& kernel, const Call& ca
   std::unique_ptr<session::KeptChoice> kept;
   if (options.persist)
     kept = std::make_unique<session::KeptChoice>(kernel, call, tools->settings, name);
-  contexts.push_back(std::make_unique<Found>(kernel, call, attempt, *tools, std::move(kept)));
+  contexts.push_back(std::make_unique<FoundContext>(kernel, call, attempt, tools->settings,
+                                                    tools->agreement, tools->log, std::move(kept)));
   index[{&kernel, call.key, std::string(call.stream.device->kind()), call.stream.device->index()}] =
       contexts.back().get();
   return contexts.back()->context;
@@ -306,7 +290,7 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
   turn = DeviceTurn::take(device, device.fingerprint(), true, tools->agreement.alone());
   take_stock();
   if (!tools->agreement.alone()) shake_hands();
-  agree_on_pass();
+  compare_pass();
   while (between_passes()) {
     try {
       run_pass(outer);
@@ -314,7 +298,7 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
       if (!settled_between_passes(e)) throw;
     }
     take_stock();
-    agree_on_pass();
+    compare_pass();
   }
   tools->agreement.finish(decision_text());
   publish();
@@ -328,7 +312,7 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
 /// Threads of the outer call may find contexts in another order on another rank.
 void ContextualCall::Impl::take_stock() {
   const std::lock_guard lock(mutex);
-  const auto place = [](const std::unique_ptr<Found>& f) {
+  const auto place = [](const std::unique_ptr<FoundContext>& f) {
     return std::tuple(std::string_view(f->context.kernel().spec().name), f->context.key().text());
   };
   if (!tools->agreement.alone())
@@ -342,7 +326,8 @@ void ContextualCall::Impl::take_stock() {
 bool ContextualCall::Impl::between_passes() {
   const std::lock_guard lock(mutex);
   for (const auto& f : contexts) f->context.collect();
-  if (!tools->agreement.alone()) settle_what_all_hold();
+  if (!tools->agreement.alone())
+    session::settle_what_all_hold(tools->agreement, contexts, agreed, options.persist);
   bool open = false;
   bool moved = false;
   for (const auto& f : contexts) {
@@ -380,136 +365,14 @@ void ContextualCall::Impl::give_up_what_is_open() {
         fmt::format("new keys {} {}", name, kernel));
 }
 
-/// One MAX of words and complements for all contexts found in this pass.
-void ContextualCall::Impl::settle_what_all_hold() {
-  std::vector<Context*> found;
-  std::vector<std::int64_t> words;
-  for (const auto& f : contexts)
-    if (f->context.just_found()) {
-      found.push_back(&f->context);
-      words.push_back(f->context.held_word());
-      words.push_back(~f->context.held_word());
-    }
-  if (found.empty()) return;
-  tools->agreement.reduce(words);
-  for (std::size_t k = 0; k < found.size(); ++k)
-    if (words[2 * k] > 0 && words[2 * k] == ~words[2 * k + 1]) found[k]->settle_held();
-  if (options.persist) adopt_stored();
-}
-
-/// What the lowest rank has in its store is the choice of all: the same list of contexts
-/// everywhere.
-void ContextualCall::Impl::adopt_stored() {
-  agree::Agreement& a = tools->agreement;
-  // The lowest holder and whether its versions are others, whether a rank has none, what all hold.
-  constexpr std::size_t k_words = 4;
-  std::vector<std::pair<Found*, std::string>> offers;
-  std::vector<std::int64_t> words;
-  for (const auto& f : contexts) {
-    if (!f->context.just_found()) continue;
-    f->kept->follow(agreed);
-    auto [text, other_versions] = f->kept->offer(a.shape(f->kept->hardware()));
-    const bool holds = !text.empty();
-    const std::int64_t digest = agree::digest(text);
-    words.insert(words.end(),
-                 {holds ? 2 * (a.size() - a.rank()) + (other_versions ? 1 : 0) : 0, holds ? 0 : 1,
-                  holds ? digest : agree::k_nothing, holds ? ~digest : agree::k_nothing});
-    offers.emplace_back(f.get(), std::move(text));
-  }
-  if (offers.empty()) return;
-  a.reduce_words(words, "stored choices");
-  for (std::size_t k = 0; k < offers.size(); ++k) {
-    const auto said = std::span(words).subspan(k * k_words, k_words);
-    if (said[0] <= 0) continue;
-    auto& [found, text] = offers[k];
-    const bool mine = !text.empty();
-    const bool everywhere = said[1] == 0 && said[2] == ~said[3];
-    if (!everywhere) a.broadcast(text, a.size() - static_cast<int>(said[0] / 2));
-    const auto stored = found->kept->read(text);
-    if (!stored) continue;
-    found->context.adopt(*stored, said[0] % 2 != 0);
-    if (!(everywhere && mine)) found->adopted = stored->tuning;
-  }
-}
-
 void ContextualCall::Impl::shake_hands() {
-  const Settings& s = tools->settings;
-  agree::Hello hello;
-  hello.function = name;
-  hello.mode = std::string(session::mode_text(s.environment.mode));
-  const auto& budget = s.environment.budget_seconds;
-  hello.policy = Value::dict({{Value("budget"), budget ? Value(*budget) : Value()},
-                              {Value("cold"), Value(s.cold)},
-                              {Value("clock"), Value(s.clock        ? "custom"
-                                                     : s.host_clock ? "host"
-                                                                    : "device")},
-                              {Value("n_repeat"), Value(s.repeat)},
-                              {Value("n_warmup"), Value(s.warmup)},
-                              {Value("persist"), Value(options.persist)},
-                              {Value("strategy"), Value(s.strategy)}});
-  if (!contexts.empty() && contexts.front()->kept)
-    hello.store_id = contexts.front()->kept->store_id();
-  hello.always_tune = s.environment.always_tune;
-  hello.version_check = s.environment.version_check;
-  hello.retry_crashed = s.environment.retry_crashed;
-  agreed = tools->agreement.handshake(hello);
+  auto* const kept = contexts.empty() ? nullptr : contexts.front()->kept.get();
+  agreed = session::shake_hands(tools->agreement, name, tools->settings, options.persist,
+                                kept != nullptr ? kept->store_id() : 0);
 }
 
-/// One MAX after each pass: whether a rank is stuck, and whether all have launched the same. Both
-/// end the call alike on all ranks.
-void ContextualCall::Impl::agree_on_pass() {
-  agree::Agreement& a = tools->agreement;
-  if (a.alone()) return;
-  std::string why = stuck();
-  std::vector<std::int64_t> words{why.empty() ? 0 : a.size() - a.rank()};
-  const auto parts = launched();
-  for (const auto& [what, value] : parts) {
-    words.push_back(agree::digest(value.text()));
-    words.push_back(~words.back());
-  }
-  a.reduce_words(words, "pass");
-  if (words[0] > 0) {
-    a.broadcast(why, a.size() - static_cast<int>(words[0]));
-    a.ended_alike();
-    throw NoValidConfig(why);
-  }
-  for (std::size_t k = 0; k < parts.size(); ++k)
-    if (words[1 + 2 * k] != ~words[2 + 2 * k]) name_what_differs(k);
-}
-
-/// What ranks must have in common after a pass, each with its name; what comes later in the list
-/// can be told apart only where all before it is equal.
-std::vector<std::pair<std::string, Value>> ContextualCall::Impl::launched() const {
-  std::vector<Value> names;
-  std::vector<Value> keys;
-  std::vector<std::pair<Value, Value>> launches;
-  std::vector<Value> candidates;
-  std::map<std::string, int> met;
-  for (const auto& f : contexts) {
-    const std::string& kernel = f->context.kernel().spec().name;
-    std::string place = fmt::format("{} {}", kernel, f->context.key().text());
-    if (const int n = ++met[place]; n > 1) place += fmt::format(" #{}", n);  // of one name, or key
-    if (std::ranges::find(names, Value(kernel)) == names.end()) names.emplace_back(kernel);
-    keys.emplace_back(place);
-    launches.emplace_back(Value(place), Value(f->context.launches()));
-    candidates.push_back(f->context.candidates());
-  }
-  return {
-      {fmt::format("tuned kernels launched in a pass of '{}'", name), Value::list(names)},
-      {fmt::format("keys of tuned kernels launched in a pass of '{}'", name), Value::list(keys)},
-      {fmt::format("number of launches of each tuned kernel and key in a pass of '{}'", name),
-       Value::dict(std::move(launches))},
-      {"candidates", Value::list(candidates)}};
-}
-
-void ContextualCall::Impl::name_what_differs(std::size_t part) {
-  const auto parts = launched();
-  if (part + 1 < parts.size()) return tools->agreement.same(parts[part].first, parts[part].second);
-  for (const auto& f : contexts)
-    if (f->context.just_found())
-      tools->agreement.same(fmt::format("candidates of kernel '{}' with key {}",
-                                        f->context.kernel().spec().name, f->context.key().text()),
-                            f->context.candidates());
+void ContextualCall::Impl::compare_pass() {
+  if (!tools->agreement.alone()) session::compare_pass(tools->agreement, name, contexts, stuck());
 }
 
 void ContextualCall::Impl::warn_starved(const Context& c) const {
