@@ -17,9 +17,10 @@ step "formatting" scripts/format.sh --check
 step "ruff" "$python" -m ruff check .
 step "mypy" "$python" -m mypy
 if command -v clang-tidy >/dev/null; then
-  [[ -e build/dev/compile_commands.json ]] || cmake --preset dev >/dev/null
+  # One source at a time, without the compiler's own precompiled headers.
+  cmake --preset dev -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
   read -r -a files <<<"${LINT_FILES:-$(git ls-files -- 'src/*.cpp' | tr '\n' ' ')}"
-  step "clang-tidy" xargs -P "$jobs" -n 1 clang-tidy --quiet -p build/dev < <(printf '%s\n' "${files[@]}")
+  step "clang-tidy" xargs -P "$jobs" -n 1 clang-tidy --quiet -p build/lint < <(printf '%s\n' "${files[@]}")
 else
   echo "clang-tidy: skipped (not installed)"
 fi

@@ -1,4 +1,5 @@
 // The rest of the session for Python: environment, store, versions, signals, measuring.
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -20,6 +21,7 @@
 #include "disttune/measure.hpp"
 #include "disttune/selector.hpp"
 #include "errors.hpp"
+#include "observe/event_lines.hpp"
 #include "observe/observe.hpp"
 #include "records.hpp"
 #include "store/original_format.hpp"
@@ -163,7 +165,15 @@ void bind_measure(nb::module_& m) {
                      return out;
                    })
       .def_ro("slowest_rank", &Measurement::slowest_rank)
-      .def_prop_ro("gate", [](const Measurement& r) { return r.gate; });
+      .def_prop_ro("gate", [](const Measurement& r) { return r.gate; })
+      .def("__repr__", [](const Measurement& r) {
+        std::string text =
+            fmt::format("Measurement(median {}, spread {}, {} samples, gate {}",
+                        observe::readable_ns(r.median_ns), observe::readable_ns(r.spread_ns),
+                        r.samples_ns.size(), r.gate);
+        if (r.rank_medians.size() > 1) text += fmt::format(", slowest rank {}", r.slowest_rank);
+        return text + ")";
+      });
   m.def("measure", &measure_call, nb::arg("run"), nb::kw_only(), nb::arg("warmup"),
         nb::arg("repeat"), nb::arg("cache"), nb::arg("timer"), nb::arg("device").none(),
         nb::arg("stream"), nb::arg("group").none());

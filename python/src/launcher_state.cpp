@@ -308,6 +308,12 @@ ChoiceRef LauncherState::copy_of(std::size_t candidate) const {
 }
 
 ChoiceRef LauncherState::choice_of(PyObject* mapping) const {
+  if (PyMapping_Check(mapping) == 0 || PyObject_HasAttrString(mapping, "keys") == 0) {
+    PyErr_Format(PyExc_TypeError,
+                 "disttune: best_configs: a choice maps names of arguments to values, this is %R",
+                 mapping);
+    throw ErrorSet{};
+  }
   const Ref entry = checked(PyDict_New());
   checked(PyDict_Update(entry.get(), mapping));
   const Ref items = checked(PyDict_Items(entry.get()));

@@ -366,7 +366,7 @@ void ContextualCall::Impl::give_up_what_is_open() {
 }
 
 void ContextualCall::Impl::shake_hands() {
-  auto* const kept = contexts.empty() ? nullptr : contexts.front()->kept.get();
+  const auto* kept = contexts.empty() ? nullptr : contexts.front()->kept.get();
   agreed = session::shake_hands(tools->agreement, name, tools->settings, options.persist,
                                 kept != nullptr ? kept->store_id() : 0);
 }

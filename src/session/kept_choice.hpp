@@ -46,7 +46,7 @@ class KeptChoice {
   void lost() noexcept { m_journal.reset(); }
 
   [[nodiscard]] Value hardware() const { return m_target.key.hardware; }
-  [[nodiscard]] std::uint64_t store_id() { return m_target.store.id(); }
+  [[nodiscard]] std::uint64_t store_id() const { return m_target.store.id(); }
 
  private:
   detail::Call m_call;

@@ -51,6 +51,14 @@ def test_best_configs_pop_has_a_dicts_manners(clock):
     assert not best
 
 
+@pytest.mark.parametrize("choice", [None, 3, "block", ["c"], [("c", 1)]])
+def test_best_configs_takes_mappings_only(clock, choice):
+    f = launcher(clock, {1: 30, 2: 20})
+    with pytest.raises(TypeError, match="best_configs: a choice maps names of arguments"):
+        f.best_configs[7] = choice
+    assert not f.best_configs
+
+
 # ---- stores -------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,12 @@ def test_counts_are_exact():
     assert found.slowest_rank == 0
 
 
+def test_a_measurement_reads_as_what_it_says():
+    text = repr(measure(lambda: None, repeat=7))
+    assert text.startswith("Measurement(median ")
+    assert "7 samples" in text
+
+
 def test_a_tuned_launcher_is_tuned_first_and_its_winner_timed(clock):
     runs = []
 
