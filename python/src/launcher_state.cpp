@@ -81,19 +81,6 @@ bool CallShape::fits(PyObject* names, Py_ssize_t count) const noexcept {
   return true;
 }
 
-Ref Arguments::tuple() const {
-  Ref out = checked(PyTuple_New(positional));
-  for (Py_ssize_t i = 0; i < positional; ++i) PyTuple_SET_ITEM(out.get(), i, Py_NewRef(values[i]));
-  return out;
-}
-
-Ref Arguments::dict() const {
-  Ref out = checked(PyDict_New());
-  for (Py_ssize_t i = 0; i < keyword_count(); ++i)
-    checked(PyDict_SetItem(out.get(), PyTuple_GET_ITEM(keywords, i), values[positional + i]));
-  return out;
-}
-
 // ---- running ------------------------------------------------------------------------------------
 
 namespace {

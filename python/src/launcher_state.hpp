@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "attribute.hpp"
 #include "choice_table.hpp"
 #include "compact.hpp"
@@ -45,19 +46,6 @@ struct CallShape {
   std::vector<std::pair<Ref, Ref>> merged;
 
   [[nodiscard]] bool fits(PyObject* names, Py_ssize_t count) const noexcept;
-};
-
-/// The arguments of one call in the vectorcall form, without the keywords that are ours.
-struct Arguments {
-  PyObject* const* values = nullptr;
-  Py_ssize_t positional = 0;
-  PyObject* keywords = nullptr;  ///< tuple of str, or null
-  [[nodiscard]] Py_ssize_t keyword_count() const noexcept {
-    return keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
-  }
-  [[nodiscard]] Py_ssize_t count() const noexcept { return positional + keyword_count(); }
-  [[nodiscard]] Ref tuple() const;  ///< *args
-  [[nodiscard]] Ref dict() const;   ///< **kwargs
 };
 
 /// What the call's own keywords ask for.

@@ -11,6 +11,7 @@
 #include "bindings.hpp"
 #include "describe.hpp"
 #include "errors.hpp"
+#include "function_like.hpp"
 
 namespace disttune::python {
 namespace {
@@ -59,12 +60,6 @@ PyObject* represent(PyObject* self) {
                               static_cast<Py_ssize_t>(state_of(self).entries.size()));
 }
 
-/// Like a function: an instance's attribute look-up gives a bound method.
-PyObject* bind_to(PyObject* self, PyObject* instance, PyObject*) {
-  if (instance == nullptr || instance == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, instance);
-}
-
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   return guarded(
       [&] { return explain_call(self, StrippedCall(state_of(self), args, count, keywords)); });
@@ -94,15 +89,6 @@ PyObject* forget_lone_choices(PyObject* self, PyObject*) {
     return Ref::borrow(Py_None);
   });
 }
-PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
-
-/// Pickled by name, like a function: who unpickles it imports it.
-PyObject* reduce(PyObject* self, PyObject*) {
-  return guarded([&] {
-    static PyObject* find = imported("disttune._function", "importable_name").release();
-    return checked(PyObject_CallOneArg(find, self));
-  });
-}
 
 PyMethodDef k_methods[] = {
     {"explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(explain)),
@@ -117,9 +103,9 @@ PyMethodDef k_methods[] = {
      "func_dir()\n--\n\nThe folder that holds this function's records and logs."},
     {"_forget_lone_choices", forget_lone_choices, METH_NOARGS,
      "_forget_lone_choices()\n--\n\nForgets what this rank chose without a group."},
-    {"__copy__", itself, METH_NOARGS, nullptr},
-    {"__deepcopy__", itself, METH_O, nullptr},
-    {"__reduce__", reduce, METH_NOARGS, nullptr},
+    k_copy,
+    k_deepcopy,
+    k_reduce,
     {nullptr, nullptr, 0, nullptr}};
 
 template <Ref LauncherState::*Part>

@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "active_call.hpp"
+#include "arguments.hpp"
 #include "disttune/error.hpp"
 #include "errors.hpp"
+#include "function_like.hpp"
 
 namespace disttune::python {
 namespace {
@@ -34,28 +36,9 @@ const Names& names() {
   return n;
 }
 
-struct Given {
-  PyObject* const* values;
-  Py_ssize_t positional;
-  PyObject* keywords;
-
-  [[nodiscard]] Ref args() const {
-    Ref out = checked(PyTuple_New(positional));
-    for (Py_ssize_t i = 0; i < positional; ++i)
-      PyTuple_SET_ITEM(out.get(), i, Py_NewRef(values[i]));
-    return out;
-  }
-  [[nodiscard]] Ref kwargs() const {
-    Ref out = checked(PyDict_New());
-    for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i)
-      checked(PyDict_SetItem(out.get(), PyTuple_GET_ITEM(keywords, i), values[positional + i]));
-    return out;
-  }
-};
-
 /// What follows a first pass that raised (`first` is null, the exception is set) or has met a
 /// launch that the front end answered. Throws ErrorSet.
-PyObject* after_first_pass(const OuterFunction& outer, const Given& given, Ref first) {
+PyObject* after_first_pass(const OuterFunction& outer, const Arguments& arguments, Ref first) {
   if (!first) {
     const Raised raised = Raised::take();
     const Ref goes_on = checked(PyObject_CallMethodObjArgs(
@@ -70,8 +53,8 @@ PyObject* after_first_pass(const OuterFunction& outer, const Given& given, Ref f
   // In a list, so that it can be dropped before the next pass.
   const Ref result = checked(PyList_New(1));
   PyList_SET_ITEM(result.get(), 0, first.release());
-  const Ref args = given.args();
-  const Ref kwargs = given.kwargs();
+  const Ref args = arguments.tuple();
+  const Ref kwargs = arguments.dict();
   return checked(PyObject_CallMethodObjArgs(outer.slow, names().complete, result.get(), outer.fn,
                                             args.get(), kwargs.get(), nullptr))
       .release();
@@ -88,10 +71,10 @@ PyObject* ended(PyObject* result) {
   return out.release();
 }
 
-PyObject* call_to_the_end(const OuterFunction& outer, const Given& given, PyObject* first) {
+PyObject* call_to_the_end(const OuterFunction& outer, const Arguments& arguments, PyObject* first) {
   PyObject* result = nullptr;
   try {
-    result = after_first_pass(outer, given, Ref::steal(first));
+    result = after_first_pass(outer, arguments, Ref::steal(first));
   } catch (...) {
     set_from_current_exception();
   }
@@ -168,27 +151,8 @@ PyObject* represent(PyObject* self) {
   const Ref name = Ref::steal(get_name(self, nullptr));
   return name ? PyUnicode_FromFormat("<contextual_autotune of %U>", name.get()) : nullptr;
 }
-/// Like a function: an instance's attribute look-up gives a bound method.
-PyObject* bind_to(PyObject* self, PyObject* instance, PyObject*) {
-  return instance == nullptr || instance == Py_None ? Py_NewRef(self)
-                                                    : PyMethod_New(self, instance);
-}
-PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
 
-/// Pickled by name, like a function: who unpickles it imports it.
-PyObject* reduce(PyObject* self, PyObject*) {
-  try {
-    static PyObject* find = imported("disttune._function", "importable_name").release();
-    return PyObject_CallOneArg(find, self);
-  } catch (const ErrorSet&) {
-    return nullptr;
-  }
-}
-
-PyMethodDef k_methods[] = {{"__copy__", itself, METH_NOARGS, nullptr},
-                           {"__deepcopy__", itself, METH_O, nullptr},
-                           {"__reduce__", reduce, METH_NOARGS, nullptr},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef k_methods[] = {k_copy, k_deepcopy, k_reduce, {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef k_attributes[] = {
     {"name", get_name, nullptr, "The name in messages.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
