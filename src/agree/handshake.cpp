@@ -51,6 +51,22 @@ std::int64_t store_word(std::uint64_t id) {
              : std::max<std::int64_t>(static_cast<std::int64_t>(id & ~(std::uint64_t{1} << 63)), 1);
 }
 
+Agreed agreed_alone(const Hello& mine) {
+  Agreed agreed;
+  agreed.always_tune = mine.always_tune;
+  agreed.version_check = mine.version_check;
+  agreed.retry_crashed = mine.retry_crashed;
+  if (!mine.record.empty() && !mine.always_tune &&
+      (!mine.version_check || mine.record_fits_versions))
+    agreed.record_rank = 0;
+  agreed.record_everywhere = agreed.record_rank.has_value();
+  agreed.crashed = mine.crashed;
+  if (!agreed.record_rank && mine.resumable > 0) agreed.resume_rank = 0;
+  agreed.resume_bytes = agreed.resume_rank ? mine.resumable : 0;
+  agreed.writer = mine.store_id != 0;
+  return agreed;
+}
+
 }  // namespace
 
 struct Agreement::Field {
@@ -87,6 +103,7 @@ void Agreement::exchange_hardware(const Value& hardware) {
   }
   std::ranges::sort(texts);
   std::vector<Value> kinds;
+  kinds.reserve(texts.size());
   for (std::string& t : texts) kinds.push_back(Value::from_canonical(std::move(t)));
   std::vector<Value> nodes;
   for (const int n : m_group->ranks_per_node()) nodes.emplace_back(n);
@@ -106,22 +123,7 @@ void Agreement::exchange_hardware(const Value& hardware) {
 
 Agreed Agreement::handshake(const Hello& mine) {
   m_announced_call = fmt::format("{} {}", mine.function, shortened(mine.key.text()));
-  Agreed agreed;
-  const bool holds = !mine.record.empty();
-  if (alone()) {
-    agreed.always_tune = mine.always_tune;
-    agreed.version_check = mine.version_check;
-    agreed.retry_crashed = mine.retry_crashed;
-    if (holds && !mine.always_tune && (!mine.version_check || mine.record_fits_versions))
-      agreed.record_rank = 0;
-    agreed.record_everywhere = agreed.record_rank.has_value();
-    agreed.crashed = mine.crashed;
-    if (!agreed.record_rank && mine.resumable > 0) agreed.resume_rank = 0;
-    agreed.resume_bytes = agreed.resume_rank ? mine.resumable : 0;
-    agreed.writer = mine.store_id != 0;
-    return agreed;
-  }
-
+  if (alone()) return agreed_alone(mine);
   std::vector<std::int64_t> words(k_handshake_words, k_nothing);
   const auto put = [&](std::size_t at, std::int64_t d) {
     words[at] = d;
@@ -140,6 +142,7 @@ Agreed Agreement::handshake(const Hello& mine) {
   put(k_sequence, static_cast<std::int64_t>(m_sequence));
   for (std::size_t i = 0; i < fields.size(); ++i) put(k_fields + 2 * i, digest(fields[i].text));
 
+  const bool holds = !mine.record.empty();
   const bool fits = holds && mine.record_fits_versions;
   const std::int64_t place = size() - rank();
   words[k_always_tune] = mine.always_tune;
@@ -179,6 +182,7 @@ Agreed Agreement::handshake(const Hello& mine) {
     if (words[at] <= 0) return std::nullopt;
     return size() - static_cast<int>(words[at]);
   };
+  Agreed agreed;
   agreed.always_tune = words[k_always_tune] != 0;
   agreed.version_check = words[k_version_check] != 0;
   agreed.retry_crashed = words[k_retry_crashed] != 0;
@@ -199,11 +203,11 @@ Agreed Agreement::handshake(const Hello& mine) {
   return agreed;
 }
 
-bool Agreement::is_writer(std::int64_t mine, bool changed) {
+bool Agreement::is_writer(std::int64_t store, bool changed) {
   auto& ids = m_group->state().store_ids;
-  if (changed) ids = gather(mine, "stores");
-  const auto lowest = std::ranges::find(ids, mine);
-  return mine != 0 && lowest - ids.begin() == rank();
+  if (changed) ids = gather(store, "stores");
+  const auto lowest = std::ranges::find(ids, store);
+  return store != 0 && lowest - ids.begin() == rank();
 }
 
 std::string Agreement::adopt(const Agreed& agreed, std::string mine) {

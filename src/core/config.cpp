@@ -4,6 +4,7 @@
 
 DISTTUNE_NAMESPACE_BEGIN
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): its parts are moved from
 Config Config::of(std::vector<std::pair<std::string, Value>> entries) {
   Config out;
   out.m_entries.reserve(entries.size());
