@@ -46,8 +46,8 @@ struct OpenClFunctions {
 /// The loader and its functions; shared by all devices and timers.
 class OpenCl {
  public:
-  /// Throws Error that says what is missing. `library` is "libOpenCL.so.1".
-  explicit OpenCl(const std::string& library);
+  /// Throws Error that says what is missing. `name`: of the library, "libOpenCL.so.1".
+  explicit OpenCl(const std::string& name);
   explicit OpenCl(const OpenClFunctions& functions) : m_functions(functions) {}
 
   const OpenClFunctions* operator->() const noexcept { return &m_functions; }
