@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <system_error>
 
@@ -154,7 +156,7 @@ std::filesystem::path expanded(const std::string& text) {
 }
 
 std::optional<std::filesystem::path> read_home() {
-  if (const auto value = lookup("HOME")) return expanded(*value);
+  if (const auto value = lookup("HOME")) return resolved_once(expanded(*value));
   if (const auto home = user_home()) return *home / ".triton_dist" / "autotune";
   return std::nullopt;
 }
@@ -164,7 +166,7 @@ std::vector<std::filesystem::path> read_layers() {
   const std::string value = lookup("LAYERS").value_or("");
   for (std::size_t begin = 0; begin <= value.size();) {
     const std::size_t end = std::min(value.find(':', begin), value.size());
-    if (end > begin) out.push_back(expanded(value.substr(begin, end - begin)));
+    if (end > begin) out.push_back(resolved_once(expanded(value.substr(begin, end - begin))));
     begin = end + 1;
   }
   return out;
@@ -188,6 +190,17 @@ void check(const Variable& variable) {
 }
 
 }  // namespace
+
+std::filesystem::path resolved_once(const std::filesystem::path& folder) {
+  if (folder.is_absolute() || folder.empty()) return folder;
+  static std::mutex mutex;
+  static std::map<std::string, std::filesystem::path> resolved;
+  const std::lock_guard lock(mutex);
+  auto& known = resolved[folder.string()];
+  std::error_code failed;
+  if (known.empty()) known = std::filesystem::absolute(folder, failed);
+  return failed ? folder : known;
+}
 
 std::span<const Variable> variables() { return k_variables; }
 

@@ -47,6 +47,10 @@ struct Environment {
   [[nodiscard]] static Environment read();
 };
 
+/// A folder as it was meant when it was first named in this process: absolute, whatever the working
+/// directory has become since.
+[[nodiscard]] std::filesystem::path resolved_once(const std::filesystem::path& folder);
+
 /// "NAME  value  (default or where set)  meaning" a line, for `disttune env`. A value that cannot
 /// be read is shown with its error.
 [[nodiscard]] std::string describe_environment();

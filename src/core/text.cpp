@@ -90,6 +90,22 @@ std::string safe_name(std::string_view name) {
   return out + '-' + sha256_hex(name).substr(0, k_name_digest);
 }
 
+std::string bounded(std::string text) {
+  constexpr std::size_t k_longest = 8192;
+  constexpr std::size_t k_head = 6000;
+  constexpr std::size_t k_tail = 2000;
+  if (text.size() <= k_longest) return text;
+  const auto continues = [&](std::size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
+  };
+  std::size_t head = k_head;
+  while (head > k_head - 4 && continues(head)) --head;
+  std::size_t tail = text.size() - k_tail;
+  while (tail < text.size() - k_tail + 4 && continues(tail)) ++tail;
+  return fmt::format("{} […{} bytes…] {}", std::string_view(text).substr(0, head), tail - head,
+                     std::string_view(text).substr(tail));
+}
+
 // Table 3-7 of the Unicode standard: well-formed byte sequences.
 bool is_utf8(std::string_view bytes) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };

@@ -13,6 +13,8 @@ namespace disttune::core {
 /// that had to be changed gets a short digest of the original, so that two names never share a
 /// folder.
 [[nodiscard]] std::string safe_name(std::string_view name);
+/// A text of at most 8 KiB: of a longer one the beginning and the end, whole characters.
+[[nodiscard]] std::string bounded(std::string text);
 /// Whether the bytes are valid UTF-8 (no surrogates, no overlong forms).
 [[nodiscard]] bool is_utf8(std::string_view bytes) noexcept;
 

@@ -8,6 +8,8 @@
 #include <new>
 #include <typeinfo>
 
+#include "core/text.hpp"
+
 namespace disttune::measure {
 namespace {
 
@@ -33,10 +35,10 @@ std::string describe_exception(std::string_view stage, const std::exception& err
 
 VisitEnd failure_of(std::string_view stage, const std::exception& error) {
   if (const auto* known = dynamic_cast<const detail::CandidateFailed*>(&error))
-    return {known->status(), known->what()};
+    return {known->status(), core::bounded(known->what())};
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   return {memory ? Status::out_of_resources : Status::launch_failed,
-          describe_exception(stage, error)};
+          core::bounded(describe_exception(stage, error))};
 }
 
 }  // namespace disttune::measure

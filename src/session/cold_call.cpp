@@ -10,6 +10,7 @@
 #include "core/text.hpp"
 #include "observe/observe.hpp"
 #include "session/checked_attempt.hpp"
+#include "session/prepare.hpp"
 #include "session/process.hpp"
 
 namespace disttune::session {
@@ -356,7 +357,7 @@ void ColdCall::resume_alone() {
 detail::Outcome ColdCall::tune() {
   refuse_capture();
   const auto turn = DeviceTurn::take(*m_target.stream.device, m_target.key.hardware,
-                                     !measure::inside_visit(), m_agreement.alone());
+                                     !measure::inside_visit() && !preparing(), m_agreement.alone());
   if (!turn) {
     measure::stand_in_sample();
     return {0, false, "busy", false};

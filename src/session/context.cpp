@@ -372,9 +372,8 @@ void Context::reduce_and_advance() {
   for (auto& [stream, timed] : m_watches)
     timed.watch->weaken(static_cast<core::TimingMode>(m_tuning->mode()));
   const auto& budget = m_settings.environment.budget_seconds;
-  const bool stop = budget && static_cast<double>(m_tuning->elapsed_ns()) >= *budget * 1e9;
-  m_tuning->advance(stop);
-  m_out_of_budget |= stop;
+  m_out_of_budget |=
+      m_tuning->advance(budget && static_cast<double>(m_tuning->elapsed_ns()) >= *budget * 1e9);
   m_progress = m_moved = true;
   if (m_tuning->decided()) conclude();
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/sha256.hpp"
+#include "core/text.hpp"
 
 namespace disttune::session {
 
@@ -26,7 +27,7 @@ std::optional<std::size_t> Field::find(const Value& identity) const {
 
 void Field::end(std::size_t i, Status status, std::string reason) {
   m_records[i].status = status;
-  m_records[i].reason = std::move(reason);
+  m_records[i].reason = core::bounded(std::move(reason));
 }
 
 void Field::prune(detail::Attempt& attempt) {

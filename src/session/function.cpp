@@ -11,6 +11,7 @@
 #include "measure/stopwatch.hpp"
 #include "session/cold_call.hpp"
 #include "session/launcher_state.hpp"
+#include "session/prepare.hpp"
 #include "session/process.hpp"
 
 namespace disttune::session {
@@ -136,7 +137,7 @@ Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
     bool mine = false;
     const auto flight = session::board(state, name, mine);
     if (mine) return session::fly(state, call, attempt, name, mark_name, *flight);
-    if (measure::inside_visit()) return session::stand_in(state.spec, call);
+    if (measure::inside_visit() || session::preparing()) return session::stand_in(state.spec, call);
     if (const auto outcome = session::wait_for(*flight, state, call, attempt)) return *outcome;
   }
 }

@@ -140,7 +140,9 @@ class Measuring {
   void race(Measured& out, std::uint16_t untimed_already) {
     const auto who = m.field.open();
     if (who.empty()) return;
-    Tuning tuning(make_selector(m.settings.strategy, problem(who, untimed_already)));
+    const Problem p = problem(who, untimed_already);
+    Tuning tuning(make_selector(m.settings.strategy, p));
+    if (std::ranges::any_of(p.known, [](auto known) { return !known.empty(); })) tuning.one_works();
     tuning.on_reported = [&](const Visit& v, std::span<const std::int64_t> samples) {
       reported(who[v.candidate], samples);
     };
@@ -151,9 +153,8 @@ class Measuring {
       m.agreement.reduce(tuning.block());
       m_watch->weaken(static_cast<core::TimingMode>(tuning.mode()));
       const auto& budget = m.settings.environment.budget_seconds;
-      const bool stop = budget && static_cast<double>(tuning.elapsed_ns()) >= *budget * 1e9;
-      tuning.advance(stop);
-      out.out_of_budget |= stop;
+      out.out_of_budget |=
+          tuning.advance(budget && static_cast<double>(tuning.elapsed_ns()) >= *budget * 1e9);
     }
     conclude(tuning.decision(), who, out);
   }
@@ -255,8 +256,8 @@ class Measuring {
       m_reasons[i] = "failed on another rank";
     else if (m_interrupted[i])
       m_reasons[i] = fmt::format(
-          "its timed runs met keys that were being tuned, in {} repetitions too; tune what it "
-          "calls beforehand",
+          "its timed runs tune or measure something themselves, in {} repetitions too; tune what "
+          "it calls beforehand, and measure outside of it",
           Tuning::k_repetitions);
     else
       m_reasons[i] = fmt::format("the {} clock gave no usable time in {} repetitions",

@@ -20,7 +20,11 @@ std::size_t usable_cores() {
   return static_cast<std::size_t>(CPU_COUNT(&set));
 }
 
+thread_local int t_preparing = 0;
+
 }  // namespace
+
+bool preparing() noexcept { return t_preparing > 0; }
 
 void prepare_candidates(Field& field, const std::vector<std::size_t>& which,
                         detail::Attempt& attempt, int workers) {
@@ -28,6 +32,10 @@ void prepare_candidates(Field& field, const std::vector<std::size_t>& which,
   std::mutex mutex;
   std::exception_ptr interrupt;
   const auto work = [&] {
+    struct Marked {
+      Marked() { ++t_preparing; }
+      ~Marked() { --t_preparing; }
+    } const marked;
     for (std::size_t k = next++; k < which.size(); k = next++) {
       const std::size_t i = which[k];
       try {

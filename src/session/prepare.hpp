@@ -15,4 +15,7 @@ namespace disttune::session {
 void prepare_candidates(Field& field, const std::vector<std::size_t>& which,
                         detail::Attempt& attempt, int workers);
 
+/// True in a thread that prepares a candidate: the tuning waits for it, so it waits for nobody.
+[[nodiscard]] bool preparing() noexcept;
+
 }  // namespace disttune::session

@@ -82,7 +82,7 @@ Value Settings::policy(const Device& device) const {
 }
 
 store::Store Settings::store(const detail::LauncherOptions& options) const {
-  return options.store ? store::Store(std::filesystem::path(*options.store), environment.layers)
+  return options.store ? store::Store(core::resolved_once(*options.store), environment.layers)
                        : store::Store(environment.home, environment.layers);
 }
 

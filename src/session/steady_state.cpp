@@ -14,6 +14,7 @@
 #include "disttune/detail/signature.hpp"
 #include "disttune/measure.hpp"
 #include "measure/stopwatch.hpp"
+#include "session/prepare.hpp"
 #include "session/process.hpp"
 #include "session/tuning.hpp"
 
@@ -88,7 +89,7 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
       std::chrono::duration<double>(environment.timeout_seconds));
   policy.poll = [&] { agreement.poll(); };
   const auto turn = DeviceTurn::take(*stream.device, stream.device->fingerprint(),
-                                     !measure::inside_visit(), agreement.alone());
+                                     !measure::inside_visit() && !preparing(), agreement.alone());
   if (!turn)
     throw Error(
         "disttune: measure() inside a launcher that is being tuned in another thread's turn");
@@ -98,6 +99,7 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
   const OneVisit& seen = *selector;
   Tuning tuning(std::move(selector));
   std::vector<std::int64_t> own, host_ns;
+  bool interrupted = false;
   agreement.meet();
   while (!tuning.decided()) {
     std::vector<std::int64_t> host(tuning.visits()[0].timed);
@@ -108,6 +110,8 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
     host_ns.insert(host_ns.end(), host.begin(), host.end());
     std::ranges::copy_if(tuning.samples_of(0), std::back_inserter(own),
                          [](std::int64_t ns) { return !core::is_retry(ns); });
+    interrupted = std::ranges::find(tuning.samples_of(0), core::sample_of(core::Retry::spoiled)) !=
+                  tuning.samples_of(0).end();
     tuning.mode() = static_cast<std::int64_t>(watch.mode());
     agreement.reduce(tuning.block());
     watch.weaken(static_cast<core::TimingMode>(tuning.mode()));
@@ -115,7 +119,8 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
   }
   if (std::ranges::any_of(seen.samples, core::is_failure)) {
     agreement.ended_alike();
-    throw Error("disttune: measure: the clock gave no usable time");
+    throw Error(interrupted ? "disttune: measure: what it runs tunes or measures something itself"
+                            : "disttune: measure: the clock gave no usable time");
   }
   Measurement m = summarize(seen.samples);
   m.host_ns = std::move(host_ns);

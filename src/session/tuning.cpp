@@ -26,9 +26,9 @@ void Tuning::finish(const Step& step, std::int64_t sample) {
   }
 }
 
-void Tuning::advance(bool stop) {
+bool Tuning::advance(bool stop) {
   for (std::size_t i = 0; i < m_place.size(); ++i) m_samples[m_place[i]] = m_block[i];
-  if (!stop && repeat_spoiled_samples()) return;
+  if (!(stop && m_one_works) && repeat_spoiled_samples()) return false;
   for (std::size_t v = 0, at = 0; v < m_batch.size(); at += m_batch[v++].timed) {
     const auto samples = std::span(m_samples).subspan(at, m_batch[v].timed);
     const auto worst = std::ranges::max_element(samples);
@@ -37,16 +37,18 @@ void Tuning::advance(bool stop) {
       std::ranges::fill(samples, core::sample_of(Status::launch_failed));
     else if (worst != samples.end() && core::is_failure(*worst))
       std::ranges::fill(samples, *worst);
+    m_one_works |= std::ranges::none_of(samples, core::is_failure);
     if (on_reported) on_reported(m_batch[v], samples);
   }
   m_selector->report(m_samples);
-  if (stop) {
+  if (stop && m_one_works) {
     m_selector->stop();
     m_batch.clear();
     lay_out({});
-  } else {
-    load();
+    return true;
   }
+  load();
+  return false;
 }
 
 bool Tuning::repeat_spoiled_samples() {

@@ -64,8 +64,11 @@ class Tuning {
   [[nodiscard]] std::int64_t& elapsed_ns() noexcept { return m_block[m_block.size() - 2]; }
   [[nodiscard]] std::int64_t& mode() noexcept { return m_block[m_block.size() - 1]; }
 
-  /// After the reduction: reports the samples and loads the next batch. `stop`: no more batches.
-  void advance(bool stop = false);
+  /// After the reduction: reports the samples and loads the next batch. `stop`: no more batches, as
+  /// soon as a candidate has worked; true when that ended the tuning.
+  bool advance(bool stop = false);
+  /// There is a candidate that works, of which samples are known already.
+  void one_works() noexcept { m_one_works = true; }
   [[nodiscard]] Decision decision() const { return m_selector->decision(); }
   /// All reduced samples of the selector's last batch, once it was reported: by visit as given.
   /// Called by `advance` before the selector sees them.
@@ -91,6 +94,7 @@ class Tuning {
   std::size_t m_at = 0;
   int m_repetition = 0;
   bool m_never_came_good = false;
+  bool m_one_works = false;
 };
 
 }  // namespace disttune::session

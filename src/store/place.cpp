@@ -92,7 +92,7 @@ void merge_tunings(std::vector<TuningRecord>& into, std::vector<TuningRecord> mo
     const auto same = std::ranges::find(into, tuning.deps, &TuningRecord::deps);
     if (same == into.end()) {
       into.push_back(std::move(tuning));
-    } else if (tuning.created > same->created) {
+    } else if (tuning.created >= same->created) {  // saved later, within a second
       *same = std::move(tuning);
     }
   }

@@ -48,7 +48,7 @@ struct Beside {
                                               std::vector<std::string>& notes);
 
 /// Adds the tunings of `more` to `into`, newest first, at most eight. Of two with equal deps the
-/// later created stays; of two created in the same second that in `into`.
+/// later created stays; of two created in the same second that in `more`.
 void merge_tunings(std::vector<TuningRecord>& into, std::vector<TuningRecord> more);
 /// Adds the unknown fields of `more` that `into` lacks (both JSON objects).
 void merge_extra(std::string& into, const std::string& more);
