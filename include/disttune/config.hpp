@@ -161,8 +161,8 @@ template <TypedConfig C, class M>
       [&](auto... f) {
         (
             [&](auto g) {
-              if constexpr (std::same_as<decltype(g.member), M C::*>)
-                if (g.member == member) bit = std::uint64_t{1} << i;
+              if constexpr (std::convertible_to<decltype(g.member), M C::*>)
+                if (static_cast<M C::*>(g.member) == member) bit = std::uint64_t{1} << i;
               ++i;
             }(f),
             ...);
@@ -178,6 +178,13 @@ template <TypedConfig C, class M>
     out.push_back(std::move(e));
   }
   return Space<C>(std::move(out));
+}
+/// The same for a member that the configuration inherits: `grid<C>(&C::member, …)`.
+template <TypedConfig C, class M, class B>
+requires(std::derived_from<C, B> && !std::same_as<C, B>)
+    [[nodiscard]] Space<C> grid(M B::*member,
+                                std::initializer_list<std::type_identity_t<M>> values) {
+  return grid<C, M>(static_cast<M C::*>(member), values);
 }
 /// The same for spaces that are made at run time.
 [[nodiscard]] Space<Config> grid(std::string_view name, const std::vector<Value>& values);

@@ -1,6 +1,7 @@
 // What disttune throws. One root, few kinds; a kind exists only where a caller would act on it.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -81,6 +82,17 @@ class ForeignException {
 
  private:
   std::string m_text;
+};
+
+/// An exception of a function of the caller's in C++ (a check), on its way to the caller.
+class CallersException : public ForeignException {
+ public:
+  CallersException(std::string text, std::exception_ptr cause)
+      : ForeignException(std::move(text)), m_cause(std::move(cause)) {}
+  [[nodiscard]] const std::exception_ptr& cause() const noexcept { return m_cause; }
+
+ private:
+  std::exception_ptr m_cause;
 };
 
 }  // namespace detail

@@ -51,7 +51,10 @@ struct CallOptions {
 /// Throws, besides what the launch throws: NoValidConfig, NotTuned, CaptureError, Disagreement,
 /// PeerFailed, GroupTimeout, DeviceLost; std::invalid_argument for an unknown option value.
 template <class Signature, class Key, class Launch>
-class Tuned;
+class Tuned {
+  static_assert(sizeof(Launch) == 0,
+                "disttune: a launch takes the configuration first: launch(config, args…)");
+};
 
 template <class R, class Cfg, class... Args, class Key, class Launch>
 class Tuned<R(Cfg, Args...), Key, Launch> {
@@ -74,6 +77,9 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
                 "configuration, by value or const reference");
   static_assert(std::is_invocable_r_v<R, const Launch&, const C&, Args...>,
                 "disttune: the launch must be callable as const with a const configuration");
+  static_assert(
+      !std::is_void_v<std::invoke_result_t<const Key&, const std::remove_reference_t<Args>&...>>,
+      "disttune: the key function returns what decides the choice, not void");
   using Owned =
       detail::owned_t<std::invoke_result_t<const Key&, const std::remove_reference_t<Args>&...>>;
 
@@ -305,28 +311,34 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
       // Lvalues: parameters taken by value are copied for each run.
       apply([&](auto&... a) {
         if constexpr (std::is_void_v<R>) {
-          std::invoke(std::as_const(state.launch), state.space[i], a...);
+          launch<R>(state, state.space[i], a...);
         } else if constexpr (std::is_reference_v<R>) {
-          results.push_back(&std::invoke(std::as_const(state.launch), state.space[i], a...));
-          refuse_failure(*results.back());
+          auto&& result = launch<R>(state, state.space[i], a...);
+          results.push_back(std::addressof(result));
+          refuse_failure(result);
         } else {
-          results.push_back(std::invoke(std::as_const(state.launch), state.space[i], a...));
+          results.push_back(launch<R>(state, state.space[i], a...));
           refuse_failure(results.back());
         }
       });
     }
     std::optional<std::string> check(std::size_t i) override {
       run(i);
-      return apply([&](auto&... a) -> std::optional<std::string> {
-        if constexpr (std::is_void_v<R>)
-          return state.check(state.space[i], a...);
-        else if constexpr (std::is_reference_v<R>)
-          return state.check(state.space[i], *results.back(), a...);
-        else
-          return state.check(state.space[i], results.back(), a...);
-      });
+      try {
+        return apply([&](auto&... a) -> std::optional<std::string> {
+          if constexpr (std::is_void_v<R>)
+            return state.check(state.space[i], a...);
+          else if constexpr (std::is_reference_v<R>)
+            return state.check(state.space[i], std::as_const(*results.back()), a...);
+          else
+            return state.check(state.space[i], results.back(), a...);
+        });
+      } catch (const std::exception& e) {
+        throw detail::CallersException(e.what(), std::current_exception());
+      }
     }
     void drop_results() noexcept override { results.clear(); }
+    void before_final_run() override { before_run(); }
     void decided(std::size_t i) override {
       state.table.put(key, place_of(state, call), state.space[i]);
     }
@@ -353,12 +365,34 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   R call(const CallOptions& options, std::remove_reference_t<Args>&... args) const {
     const State& s = *m;
     if (!options.tune) [[unlikely]]
-      return std::invoke(s.launch, s.space[0], std::forward<Args>(args)...);
-    auto&& key = s.key(std::as_const(args)...);
+      return launch<R>(s, s.space[0], std::forward<Args>(args)...);
     ProcessGroup* group = options.group != nullptr ? options.group : s.group.get();
+    auto&& key = told(group, [&]() -> decltype(auto) { return s.key(std::as_const(args)...); });
     if (const C* c = s.table.find(key, place(group, args...))) [[likely]]
-      return std::invoke(s.launch, *c, std::forward<Args>(args)...);
+      return launch<R>(s, *c, std::forward<Args>(args)...);
     return miss(key, options, group, args...);
+  }
+
+  template <class Result, class... Given>
+  static Result launch(const State& s, const C& config, Given&&... args) {
+    if constexpr (std::is_void_v<Result>)
+      static_cast<void>(std::invoke(s.launch, config, std::forward<Given>(args)...));
+    else
+      return std::invoke(s.launch, config, std::forward<Given>(args)...);
+  }
+
+  /// What `ask` raises before the call is known: the other ranks must not wait for it.
+  template <class F>
+  static decltype(auto) told(ProcessGroup* group, const F& ask) {
+    try {
+      return ask();
+    } catch (const std::exception& e) {
+      if (group != nullptr) detail::abandon_call(*group, e.what());
+      throw;
+    } catch (...) {
+      if (group != nullptr) detail::abandon_call(*group, "an exception");
+      throw;
+    }
   }
 
   /// One word: the group's shape, and the device where the visible ones differ.
@@ -367,13 +401,15 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     const std::uint64_t ranks = group == nullptr ? 0 : group->place();
     if (!m->devices_differ.load(std::memory_order_relaxed)) [[likely]]
       return ranks;
-    const Stream stream = m->on(args...);
-    return detail::mix(ranks, static_cast<std::uint64_t>(stream.device->index()) + 1);
+    return detail::mix(ranks, device_word(m->on(args...)));
+  }
+  static std::uint64_t device_word(const Stream& stream) {
+    return static_cast<std::uint64_t>(stream.device ? stream.device->index() : 0) + 1;
   }
   static std::uint64_t place_of(const State& s, const detail::Call& call) {
     const std::uint64_t ranks = call.group == nullptr ? 0 : call.group->place();
     return s.devices_differ.load(std::memory_order_relaxed)
-               ? detail::mix(ranks, static_cast<std::uint64_t>(call.stream.device->index()) + 1)
+               ? detail::mix(ranks, device_word(call.stream))
                : ranks;
   }
 
@@ -392,12 +428,24 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
                                       std::remove_reference_t<Args>&... args) const {
     State& s = *m;
     detail::Call call;
-    call.key = describe(key);
-    if (s.on) call.stream = s.on(std::as_const(args)...);
+    told(group, [&] {
+      call.key = describe(key);
+      if (s.on) call.stream = s.on(std::as_const(args)...);
+    });
     call.group = group;
     call.verbose = options.verbose;
     if (call.stream.device && !call.stream.device->uniform()) s.devices_differ.store(true);
     Bound<Q> attempt(s, key, &place_of, call, args...);
+    try {
+      return decide_and_run(s, call, attempt, args...);
+    } catch (const detail::CallersException& e) {
+      std::rethrow_exception(e.cause());
+    }
+  }
+
+  template <class B>
+  R decide_and_run(State& s, const detail::Call& call, B& attempt,
+                   std::remove_reference_t<Args>&... args) const {
     if (detail::Pass* pass = detail::current_pass; pass != nullptr && s.kernel) {
       pass->answer(s.launcher(), call, attempt);
       if constexpr (std::is_reference_v<R>)
@@ -409,8 +457,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     }
     const detail::Outcome outcome = detail::decide(s.launcher(), call, attempt);
     if (outcome.restore) attempt.before_run();
-    return std::invoke(std::as_const(s.launch), s.space[outcome.candidate],
-                       std::forward<Args>(args)...);
+    return launch<R>(s, s.space[outcome.candidate], std::forward<Args>(args)...);
   }
 
   std::unique_ptr<State> m;

@@ -2,7 +2,6 @@
 // an announcement that never waits. Everything else (equality, gather, broadcast) is built on MAX.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -91,12 +90,10 @@ class ProcessGroup {
   /// The clock that deadlines are read on.
   [[nodiscard]] virtual Deadline now() const { return std::chrono::steady_clock::now(); }
 
-  /// One word for the memory tables of launchers: the group's shape and hardware, 0 until these
-  /// were exchanged at the group's first cold call. Read on warm calls.
-  [[nodiscard]] std::uint64_t place() const noexcept {
-    return m_place.load(std::memory_order_relaxed);
-  }
-  void set_place(std::uint64_t word) noexcept { m_place.store(word, std::memory_order_relaxed); }
+  /// One word for the memory tables of launchers, of this group alone: what another one has chosen,
+  /// or this rank by itself, says nothing about its ranks. 0 for a group of one. Read on warm
+  /// calls.
+  [[nodiscard]] std::uint64_t place() const noexcept { return m_place; }
 
   [[nodiscard]] detail::GroupState& state() noexcept { return *m_state; }
 
@@ -105,7 +102,7 @@ class ProcessGroup {
   int m_size;
   std::vector<int> m_ranks_per_node;
   std::unique_ptr<detail::GroupState> m_state;
-  std::atomic<std::uint64_t> m_place{0};
+  std::uint64_t m_place = 0;
 };
 
 /// Returns when all ranks are here; also a turn among the cold calls of this rank's threads. For

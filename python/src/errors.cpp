@@ -143,12 +143,12 @@ void Raised::restore() const {
   if (m_exception) set_exception(m_exception.get());
 }
 
-void set_from_current_exception() {
+void set_from_current_exception() noexcept {
   const ErrorClasses& classes = error_classes();
   try {
     throw;
   } catch (const abi::__forced_unwind&) {
-    throw;
+    stand_still();
   } catch (const ErrorSet&) {
   } catch (const Raised& raised) {
     raised.restore();

@@ -45,10 +45,8 @@ class Raised : public detail::ForeignException {
   std::shared_ptr<PyObject> m_exception;
 };
 
-/// Inside `catch (...)`: sets the Python exception that stands for the C++ one in flight. Throws
-/// nothing but what ends the thread: until Python 3.13 the interpreter lets a daemon thread that
-/// comes back to it after the end of the program unwind its stack, and who holds that up aborts.
-void set_from_current_exception();
+/// Inside `catch (...)`: sets the Python exception that stands for the C++ one in flight.
+void set_from_current_exception() noexcept;
 
 /// A Python exception is set where a candidate ran: throws CandidateFailed for an ordinary one
 /// (status, type and message as text; nothing of the exception stays alive), DeviceLost, or Raised

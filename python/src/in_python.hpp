@@ -36,6 +36,8 @@ void in_python_quietly(const Body& body) noexcept {
   } catch (nanobind::python_error& error) {
     error.restore();
   } catch (const ErrorSet&) {
+  } catch (const abi::__forced_unwind&) {
+    stand_still();
   } catch (...) {
     return;
   }

@@ -1,6 +1,7 @@
 #include "launcher_attempt.hpp"
 
 #include "errors.hpp"
+#include "in_python.hpp"
 
 namespace disttune::python {
 namespace {
@@ -97,9 +98,8 @@ void LauncherAttempt::run(std::size_t candidate) {
 }
 
 void LauncherAttempt::drop_results() noexcept {
-  const Gil gil;
   // Destructors may run Python code: the exception of a failing candidate must survive them.
-  m_results.clear();
+  in_python_quietly([&] { m_results.clear(); });
 }
 
 PyObject* LauncherAttempt::guard() {

@@ -1,6 +1,12 @@
 #include "object.hpp"
 
+#include <unistd.h>
+
 namespace disttune::python {
+
+void stand_still() noexcept {
+  for (;;) ::pause();
+}
 
 std::string message_text(PyObject* object) noexcept {
   const Ref text = Ref::steal(PyObject_Str(object));

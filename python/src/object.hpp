@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
 
 #include <cstring>
 #include <string>
@@ -39,26 +40,43 @@ class Ref {
   PyObject* m_object = nullptr;
 };
 
-// Whoever asks for the interpreter lock may be a daemon thread after the end of the program, whose
-// stack the interpreter unwinds there and then (errors.hpp): such functions are not noexcept.
+/// For a daemon thread that comes back to the interpreter after the end of the program. Until
+/// Python 3.13 the interpreter would unwind its stack there and then, through frames whose objects
+/// belong to an interpreter that is no more; from 3.14 on it stands still, and so does this.
+[[noreturn]] void stand_still() noexcept;
 
 /// Holds the interpreter lock; for code that C++ threads reach.
 class Gil {
  public:
-  Gil() : m_state(PyGILState_Ensure()) {}
-  ~Gil() { PyGILState_Release(m_state); }
+  Gil() noexcept {
+    try {
+      m_state = PyGILState_Ensure();
+    } catch (const abi::__forced_unwind&) {
+      stand_still();
+    }
+  }
+  ~Gil() {
+    if (PyGILState_Check() == 0) stand_still();  // lost inside the scope, while it was unwound
+    PyGILState_Release(m_state);
+  }
   Gil(const Gil&) = delete;
   Gil& operator=(const Gil&) = delete;
 
  private:
-  PyGILState_STATE m_state;
+  PyGILState_STATE m_state{};
 };
 
 /// Gives the interpreter lock up for a scope.
 class NoGil {
  public:
   NoGil() noexcept : m_thread(PyEval_SaveThread()) {}
-  ~NoGil() noexcept(false) { PyEval_RestoreThread(m_thread); }
+  ~NoGil() {
+    try {
+      PyEval_RestoreThread(m_thread);
+    } catch (const abi::__forced_unwind&) {
+      stand_still();
+    }
+  }
   NoGil(const NoGil&) = delete;
   NoGil& operator=(const NoGil&) = delete;
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "agree/agreement.hpp"
 #include "agree/differences.hpp"
@@ -114,9 +113,6 @@ void Agreement::exchange_hardware(const Value& hardware) {
     const std::lock_guard lock(m_group->state().mutex);
     m_group->state().shape = shape;
   }
-  // Two groups of equal shape are two groups: a choice in memory says nothing about the other's.
-  static std::atomic<std::uint64_t> groups{0};
-  m_group->set_place(++groups);
 }
 
 // ── Handshake ───────────────────────────────────────────────────────────────────────────────────

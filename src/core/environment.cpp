@@ -193,8 +193,8 @@ void check(const Variable& variable) {
 
 std::filesystem::path resolved_once(const std::filesystem::path& folder) {
   if (folder.is_absolute() || folder.empty()) return folder;
-  static std::mutex mutex;
-  static std::map<std::string, std::filesystem::path> resolved;
+  static auto& mutex = *new std::mutex;  // launchers may be called while the process ends
+  static auto& resolved = *new std::map<std::string, std::filesystem::path>;
   const std::lock_guard lock(mutex);
   auto& known = resolved[folder.string()];
   std::error_code failed;

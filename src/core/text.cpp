@@ -52,16 +52,17 @@ bool looks_digested(std::string_view name) noexcept {
 std::string utc_now() {
   // Every line of a log and every note of a journal asks, hundreds of times within a second.
   thread_local std::time_t last = -1;
-  thread_local std::string text;
+  thread_local std::array<char, 32> text{};
   const std::time_t now = std::time(nullptr);
   if (now != last) {
     std::tm t{};
     gmtime_r(&now, &t);
-    text = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", t.tm_year + 1900, t.tm_mon + 1,
-                       t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec);
+    *fmt::format_to_n(text.data(), text.size() - 1, "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+                      t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec)
+         .out = '\0';
     last = now;
   }
-  return text;
+  return text.data();
 }
 
 std::string utc_stamp() {
@@ -71,12 +72,12 @@ std::string utc_stamp() {
 }
 
 const std::string& host_name() {
-  static const std::string name = [] {
+  static const std::string& name = *new std::string([] {
     std::array<char, 256> buffer{};
     if (gethostname(buffer.data(), buffer.size() - 1) != 0 || buffer[0] == '\0')
       return std::string("localhost");
     return std::string(buffer.data());
-  }();
+  }());
   return name;
 }
 

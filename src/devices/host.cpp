@@ -56,7 +56,7 @@ class HostDevice final : public Device {
   [[nodiscard]] std::string_view clock() const noexcept override { return "host"; }
   /// Cores are read anew: affinity may change while the process runs, the rest may not.
   [[nodiscard]] Value fingerprint() const override {
-    static const Hardware hardware;
+    static const Hardware& hardware = *new Hardware;
     return Value::dict({{"kind", "host"},
                         {"cpu", hardware.cpu},
                         {"machine", hardware.machine},
@@ -83,7 +83,8 @@ class HostDevice final : public Device {
 }  // namespace
 
 Stream host() {
-  static const auto device = std::make_shared<HostDevice>();
+  // Never destroyed: launchers may be called while the process ends.
+  static const auto& device = *new auto(std::make_shared<HostDevice>());
   return {device, nullptr};
 }
 

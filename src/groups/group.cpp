@@ -26,6 +26,8 @@ ProcessGroup::ProcessGroup(int rank, int size, std::vector<int> ranks_per_node)
     throw std::invalid_argument(fmt::format(
         "disttune: ranks_per_node must be positive and sum up to the group's size ({}), not to {}",
         size, total));
+  static std::atomic<std::uint64_t> groups{0};
+  if (size > 1) m_place = ++groups;
 }
 
 ProcessGroup::~ProcessGroup() = default;
@@ -42,7 +44,7 @@ class Local final : public ProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> local() {
-  static const auto group = std::make_shared<Local>();
+  static const auto& group = *new auto(std::make_shared<Local>());
   return group;
 }
 

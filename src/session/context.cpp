@@ -10,6 +10,7 @@
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/failure.hpp"
+#include "session/checked_attempt.hpp"
 #include "session/kept_choice.hpp"
 #include "session/prepare.hpp"
 #include "session/process.hpp"
@@ -35,7 +36,8 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_log(log),
       m_kept_choice(kept),
       m_field(kernel.spec().candidates),
-      m_reasons(m_field.size()) {
+      m_reasons(m_field.size()),
+      m_looked_at(m_field.size()) {
   m_field.prune(attempt);
   if (kept != nullptr && !settings.environment.retry_crashed)
     leave_out_crashed(kept->remains(), m_field);
@@ -121,6 +123,7 @@ void Context::launch(const detail::Call& call, detail::Attempt& attempt) {
     case Phase::decided:
       // Once a pass: the front may have to put something back that a tuning's runs left behind.
       if (!std::exchange(m_told, true)) attempt.decided(winner());
+      if (tuned() && !std::exchange(m_final_run, true)) attempt.before_final_run();
       attempt.run(winner());
       return;
     case Phase::measuring:
@@ -161,7 +164,9 @@ void Context::run_untimed(std::size_t i, detail::Attempt& attempt) {
   const std::size_t entry = m_field.space_index(i);
   attempt.begin_visit(entry, 1);
   attempt.before_run();
-  attempt.run(entry);
+  if (!m_kernel.spec().options.checked || std::exchange(m_looked_at[i], char{1}) != 0)
+    return attempt.run(entry);
+  CheckedAttempt(attempt).run(entry);
 }
 
 bool Context::run_step(const Step& step, const detail::Call& call, detail::Attempt& attempt) {
@@ -330,6 +335,7 @@ void Context::begin_measuring() {
   Problem p;
   p.candidates = m_who.size();
   p.untimed = static_cast<std::uint16_t>(m_settings.warmup - std::min(m_settings.warmup, ran));
+  if (m_kernel.spec().options.checked && m_settings.warmup == 0) p.untimed = 1;
   p.timed = m_settings.repeat;
   p.one_by_one = m_settings.environment.budget_seconds.has_value();
   const auto first = std::ranges::find(m_who, std::size_t{0});

@@ -131,12 +131,14 @@ class Context {
   std::map<std::pair<const Device*, void*>, Timed> m_watches;
   std::size_t m_timed_steps = 0;           ///< in this pass
   std::vector<std::string> m_reasons;      ///< by field index
+  std::vector<char> m_looked_at;           ///< by field index: its result was checked
   std::optional<std::size_t> m_held;       ///< field index
   std::optional<std::size_t> m_winner;     ///< field index
   std::optional<std::size_t> m_incumbent;  ///< field index: the stored best, among newer ones
   std::vector<CandidateRecord> m_kept;     ///< stored candidates that the space lacks now
   const Context* m_inner = nullptr;
   bool m_settled_alone = false;
+  bool m_final_run = false;    ///< the winner has run
   bool m_told = false;         ///< the front knows of the decision, in this pass
   std::size_t m_launches = 0;  ///< in this pass
   std::string m_stuck;

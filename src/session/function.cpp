@@ -91,7 +91,7 @@ std::optional<detail::Outcome> wait_for(Flight& flight, detail::LauncherState& l
 }
 
 detail::Outcome fly(detail::LauncherState& launcher, const detail::Call& call,
-                    detail::Attempt& attempt, const std::string& name, const std::string& mark_name,
+                    detail::Attempt& attempt, const std::string& name, const std::string& mark,
                     Flight& flight) {
   struct Watched {
     RunClock& runs;
@@ -101,7 +101,8 @@ detail::Outcome fly(detail::LauncherState& launcher, const detail::Call& call,
     Watched& operator=(const Watched&) = delete;
   } const watched(flight.runs);
   try {
-    const TuningMark mark(mark_name);
+    const std::string shown = fmt::format("'{}' for key {}", launcher.spec.name, call.key.text());
+    const TuningMark marked(mark, shown);
     if (measure::inside_visit()) measure::spoil_sample();
     const detail::Outcome outcome = ColdCall(launcher, call, attempt).run();
     if (outcome.decided) attempt.decided(outcome.candidate);
@@ -131,12 +132,12 @@ const LauncherSpec& Launcher::spec() const noexcept { return m_state->spec; }
 Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
   LauncherState& state = launcher.state();
   const std::string name = session::flight_name(call);
-  const std::string mark_name = fmt::format("'{}' for key {}", state.spec.name, name);
+  const std::string mark = fmt::format("{}\n{}", static_cast<const void*>(&state), name);
   for (;;) {
-    if (session::TuningMark::holds(mark_name)) return session::stand_in(state.spec, call);
+    if (session::TuningMark::holds(mark)) return session::stand_in(state.spec, call);
     bool mine = false;
     const auto flight = session::board(state, name, mine);
-    if (mine) return session::fly(state, call, attempt, name, mark_name, *flight);
+    if (mine) return session::fly(state, call, attempt, name, mark, *flight);
     if (measure::inside_visit() || session::preparing()) return session::stand_in(state.spec, call);
     if (const auto outcome = session::wait_for(*flight, state, call, attempt)) return *outcome;
   }

@@ -94,19 +94,26 @@ std::int64_t steady_ns() {
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
+// What a thread is doing: linked through its stack, so that nothing is destroyed when the thread
+// ends. Launchers may be called from destructors that run later still.
 /// Those who wait for this thread look here.
-thread_local std::vector<RunClock*> t_clocks;
+thread_local RunClock* t_clocks = nullptr;
+thread_local const TuningMark* t_tuning = nullptr;
 /// When this thread's run at hand began; 0: it is between runs.
 thread_local std::int64_t t_run_began_ns = 0;
 
 }  // namespace
 
 void RunClock::watch_this_thread() {
-  t_clocks.push_back(this);
+  m_outer = std::exchange(t_clocks, this);
   m_began_ns.store(0, std::memory_order_relaxed);
   m_overdue.store(false, std::memory_order_relaxed);
 }
-void RunClock::stop() noexcept { std::erase(t_clocks, this); }
+void RunClock::stop() noexcept {
+  RunClock** at = &t_clocks;
+  while (*at != nullptr && *at != this) at = &(*at)->m_outer;
+  if (*at != nullptr) *at = m_outer;
+}
 bool RunClock::overdue(std::chrono::nanoseconds patience) noexcept {
   const std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
   if (began_ns != 0 && steady_ns() - began_ns > patience.count())
@@ -115,14 +122,15 @@ bool RunClock::overdue(std::chrono::nanoseconds patience) noexcept {
 }
 
 void RunClock::run_begins() noexcept {
-  if (t_clocks.empty()) return;
+  if (t_clocks == nullptr) return;
   t_run_began_ns = steady_ns();
-  for (RunClock* clock : t_clocks)
+  for (RunClock* clock = t_clocks; clock != nullptr; clock = clock->m_outer)
     clock->m_began_ns.store(t_run_began_ns, std::memory_order_relaxed);
 }
 void RunClock::runs_end() noexcept {
   t_run_began_ns = 0;
-  for (RunClock* clock : t_clocks) clock->m_began_ns.store(0, std::memory_order_relaxed);
+  for (RunClock* clock = t_clocks; clock != nullptr; clock = clock->m_outer)
+    clock->m_began_ns.store(0, std::memory_order_relaxed);
 }
 bool RunClock::in_run() noexcept { return t_run_began_ns != 0; }
 std::chrono::nanoseconds& RunClock::patience() noexcept {
@@ -132,7 +140,7 @@ std::chrono::nanoseconds& RunClock::patience() noexcept {
 
 std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& hardware,
                                              bool may_wait, bool alone) {
-  static std::mutex registry_mutex;
+  static auto& registry_mutex = *new std::mutex;
   static auto* const registry = new std::map<std::pair<std::string, int>, std::shared_ptr<Seat>>;
   auto turn = std::make_unique<DeviceTurn>();
   if (!alone) return turn;
@@ -188,17 +196,16 @@ DeviceTurn::~DeviceTurn() {
   m_seat->freed.notify_one();
 }
 
-namespace {
-thread_local std::vector<std::string> tunings_of_this_thread;
-}
-
-TuningMark::TuningMark(std::string what) { tunings_of_this_thread.push_back(std::move(what)); }
-TuningMark::~TuningMark() { tunings_of_this_thread.pop_back(); }
+TuningMark::TuningMark(std::string_view what, std::string_view shown) noexcept
+    : m_what(what), m_shown(shown), m_outer(std::exchange(t_tuning, this)) {}
+TuningMark::~TuningMark() { t_tuning = m_outer; }
 bool TuningMark::holds(std::string_view what) noexcept {
-  return std::ranges::find(tunings_of_this_thread, what) != tunings_of_this_thread.end();
+  const TuningMark* at = t_tuning;
+  while (at != nullptr && at->m_what != what) at = at->m_outer;
+  return at != nullptr;
 }
 std::string_view TuningMark::innermost() noexcept {
-  return tunings_of_this_thread.empty() ? std::string_view{} : tunings_of_this_thread.back();
+  return t_tuning == nullptr ? std::string_view{} : t_tuning->m_shown;
 }
 
 }  // namespace disttune::session

@@ -43,6 +43,7 @@ class RunClock {
  private:
   std::atomic<std::int64_t> m_began_ns{0};  ///< 0: between runs
   std::atomic<bool> m_overdue{false};
+  RunClock* m_outer = nullptr;  ///< the next one of this thread
 };
 
 /// The right to measure on a device, held by one thread of the process; a nested tuning in the same
@@ -77,14 +78,20 @@ class DeviceTurn {
 /// Marks that this thread is tuning `what` (a launcher and key), innermost last.
 class TuningMark {
  public:
-  explicit TuningMark(std::string what);
+  /// `what` tells tunings apart, `shown` names this one to people. Both outlive the mark.
+  TuningMark(std::string_view what, std::string_view shown) noexcept;
   ~TuningMark();
   TuningMark(const TuningMark&) = delete;
   TuningMark& operator=(const TuningMark&) = delete;
   /// Whether this thread is tuning exactly this already.
   [[nodiscard]] static bool holds(std::string_view what) noexcept;
-  /// What this thread is tuning, innermost last; empty: nothing.
+  /// What this thread is tuning, as shown; empty: nothing.
   [[nodiscard]] static std::string_view innermost() noexcept;
+
+ private:
+  std::string_view m_what;
+  std::string_view m_shown;
+  const TuningMark* m_outer;
 };
 
 }  // namespace disttune::session

@@ -139,7 +139,12 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
 DISTTUNE_NAMESPACE_BEGIN
 
 Measurement measure(const std::function<void()>& run, const MeasureOptions& options) {
-  session::check_options(options);
+  try {
+    session::check_options(options);
+  } catch (const std::exception& e) {
+    if (options.group != nullptr) detail::abandon_call(*options.group, e.what());
+    throw;
+  }
   const core::Environment environment = core::Environment::read();
   const auto timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(environment.timeout_seconds));

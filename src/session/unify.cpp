@@ -96,7 +96,7 @@ std::vector<std::string> unify(ProcessGroup& group, const UnifyOptions& options)
   agree::Agreement call(&group, options.timeout, "unify");
   return call.run([&]() -> std::vector<std::string> {
     if (call.alone()) return {};
-    call.same("the name that unify was asked for", Value(options.name));
+    call.same("name that unify was asked for", Value(options.name));
     const auto environment = core::Environment::read();
     const store::Store store(
         options.store ? std::filesystem::path(*options.store) : environment.home,

@@ -7,8 +7,11 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "core/text.hpp"
@@ -21,9 +24,35 @@ namespace disttune::store {
 
 namespace fs = std::filesystem;
 
+/// The journals with a candidate at hand, for the end of the process.
+struct Journal::AtHand {
+  std::mutex mutex;
+  std::vector<Impl*> journals;
+
+  static AtHand& all() {
+    static AtHand& it = *new AtHand;
+    return it;
+  }
+  void note_end() noexcept;
+};
+
 struct Journal::Impl {
   Impl(fs::path record_file, const Value& key_text, const Value& policy)
-      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(fork_count()) {}
+      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(fork_count()) {
+    static const int registered = std::atexit([] { AtHand::all().note_end(); });
+    static_cast<void>(registered);
+    AtHand& all = AtHand::all();
+    const std::lock_guard lock(all.mutex);
+    all.journals.push_back(this);
+  }
+  ~Impl() {
+    AtHand& all = AtHand::all();
+    const std::lock_guard lock(all.mutex);
+    std::erase(all.journals, this);
+    close_file();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   [[nodiscard]] bool is_mine() const noexcept { return fork_count() == owner; }
 
@@ -81,7 +110,24 @@ struct Journal::Impl {
   bool broken = false;
   std::string pending;  ///< the header, until the first note takes it along
   std::optional<Value> current;
+  std::thread::id runner;  ///< of the candidate at hand
+  std::mutex mutex;        ///< held by a note
 };
+
+void Journal::AtHand::note_end() noexcept {
+  const std::unique_lock lock(mutex, std::try_to_lock);  // who holds it will not end any more
+  if (!lock) return;
+  for (Impl* journal : journals) {
+    const std::unique_lock noting(journal->mutex, std::try_to_lock);
+    if (!noting || !journal->current || journal->runner == std::this_thread::get_id()) continue;
+    try {
+      journal->write(interrupted_line(*journal->current));
+      journal->current.reset();
+    } catch (const std::exception&) {
+      journal->broken = true;
+    }
+  }
+}
 
 Journal::Journal(const fs::path& record_file, const Value& key_text, const Value& policy) noexcept {
   try {
@@ -91,14 +137,14 @@ Journal::Journal(const fs::path& record_file, const Value& key_text, const Value
   }
 }
 
-Journal::~Journal() {
-  if (m_impl) m_impl->close_file();
-}
+Journal::~Journal() = default;
 
 void Journal::begin(const Value& candidate) noexcept {
   if (!m_impl) return;
+  const std::lock_guard lock(m_impl->mutex);
   try {
     m_impl->current = candidate;
+    m_impl->runner = std::this_thread::get_id();
     m_impl->write(begin_line(candidate));
   } catch (const std::exception&) {
     m_impl->broken = true;
@@ -108,6 +154,7 @@ void Journal::begin(const Value& candidate) noexcept {
 void Journal::end(const Value& candidate, Status status, std::string_view reason,
                   std::span<const std::int64_t> samples_ns) noexcept {
   if (!m_impl) return;
+  const std::lock_guard lock(m_impl->mutex);
   try {
     if (m_impl->current == candidate) m_impl->current.reset();
     m_impl->write(end_line(candidate, status, reason, samples_ns));
@@ -117,7 +164,9 @@ void Journal::end(const Value& candidate, Status status, std::string_view reason
 }
 
 void Journal::interrupted() noexcept {
-  if (!m_impl || !m_impl->current) return;
+  if (!m_impl) return;
+  const std::lock_guard lock(m_impl->mutex);
+  if (!m_impl->current) return;
   try {
     const Value candidate = *std::exchange(m_impl->current, std::nullopt);
     m_impl->write(interrupted_line(candidate));
@@ -130,7 +179,6 @@ void Journal::close(bool keep) noexcept {
   if (!m_impl) return;
   if (!keep && m_impl->is_mine() && !m_impl->file.empty() && (m_impl->fd >= 0 || m_impl->broken))
     (void)file_calls().unlink(m_impl->file.c_str());
-  m_impl->close_file();
   m_impl = nullptr;
 }
 

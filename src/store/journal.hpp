@@ -46,7 +46,9 @@ void remove_files(const Remains& left) noexcept;
 
 /// One process's notes on one key, "<digest>.journal-<host>-<pid>-<start time>" beside the record;
 /// JSON lines, one write a note. A journal that cannot be written does nothing, and so does one in
-/// a forked child: it is its parent's. Used by one thread at a time.
+/// a forked child: it is its parent's. Used by one thread at a time. Where the process ends in an
+/// orderly way (`exit`, a return from main) while another thread tunes, the candidate at hand
+/// counts as interrupted; one that calls `exit` itself has crashed.
 class Journal {
  public:
   /// No file before the first note. What was measured is resumed only under an equal `policy`, so
@@ -70,6 +72,7 @@ class Journal {
 
  private:
   struct Impl;
+  struct AtHand;
   std::unique_ptr<Impl> m_impl;
 };
 

@@ -128,7 +128,7 @@ unsigned JsonCursor::hex4() {
   return value;
 }
 
-void JsonCursor::check_escape() {
+void JsonCursor::check_escape(bool in_pairs) {
   ++m_at;  // the backslash
   if (m_at == m_text.size()) fail("the text ends inside an escape");
   const char c = m_text[m_at];
@@ -139,6 +139,7 @@ void JsonCursor::check_escape() {
   if (c != 'u') fail("unknown escape");
   ++m_at;
   const unsigned code = hex4();
+  if (!in_pairs) return;
   if (is_low_surrogate(code)) fail("half a surrogate pair");
   if (!is_high_surrogate(code)) return;
   if (m_text.substr(m_at, 2) != "\\u") fail("half a surrogate pair");
@@ -146,7 +147,7 @@ void JsonCursor::check_escape() {
   if (!is_low_surrogate(hex4())) fail("half a surrogate pair");
 }
 
-std::string_view JsonCursor::string_token(bool& escaped) {
+std::string_view JsonCursor::string_token(bool& escaped, bool in_pairs) {
   ++m_at;  // the quote, which the caller has seen
   const std::size_t begin = m_at;
   bool beyond_ascii = false;
@@ -160,7 +161,7 @@ std::string_view JsonCursor::string_token(bool& escaped) {
     }
     if (c == '\\') {
       escaped = true;
-      check_escape();
+      check_escape(in_pairs);
       continue;
     }
     if (c < 0x20) fail("a control character inside a text");
@@ -262,7 +263,7 @@ void JsonCursor::scalar() {
   switch (peek()) {
     case '"': {
       bool escaped = false;
-      (void)string_token(escaped);
+      (void)string_token(escaped, false);
       return;
     }
     case 't':
@@ -273,14 +274,14 @@ void JsonCursor::scalar() {
       null();
       return;
     default: {
-      // Most are short integers, which any double holds; others are converted to see.
+      // Most are short integers. What no double holds is a number all the same.
       const std::size_t begin = m_at;
       while (m_at < m_text.size() && is_digit(m_text[m_at])) ++m_at;
       const std::size_t digits = m_at - begin;
       const bool plain = digits == 1 || (digits > 1 && digits < 300 && m_text[begin] != '0');
       if (plain && (m_at == m_text.size() || !continues_number(m_text[m_at]))) return;
       m_at = begin;
-      (void)number();
+      m_dialect == JsonDialect::python ? (void)number() : (void)number_text();
     }
   }
 }

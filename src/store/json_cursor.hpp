@@ -59,7 +59,7 @@ class JsonCursor {
   [[nodiscard]] double number();
   /// The text of a number, checked.
   [[nodiscard]] std::string_view number_text();
-  /// Any value, checked completely, as it is written.
+  /// Any value, its syntax checked, as it is written.
   [[nodiscard]] std::string_view raw();
   /// Nothing but blanks may follow.
   void finish();
@@ -94,8 +94,9 @@ class JsonCursor {
   void name_of_field(std::string& out);
   void word(std::string_view text);
   /// The bytes between the quotes, checked but not unescaped.
-  [[nodiscard]] std::string_view string_token(bool& escaped);
-  void check_escape();
+  /// `in_pairs`: half a surrogate pair is refused, since no UTF-8 stands for it.
+  [[nodiscard]] std::string_view string_token(bool& escaped, bool in_pairs = true);
+  void check_escape(bool in_pairs);
   [[nodiscard]] unsigned hex4();
   void scalar();
 

@@ -63,13 +63,21 @@ std::uint64_t fork_count() noexcept {
 }
 
 ProcessId this_process() {
-  thread_local ProcessId known;
-  thread_local std::uint64_t known_at = 0;
-  if (known_at == fork_count()) return known;
-  known = {core::host_name(), boot_and_namespace(), ::getpid(), 0};
-  if (const std::optional<ProcessStat> stat = read_stat(known.pid)) known.start = stat->start;
-  known_at = fork_count();
-  return known;
+  struct Known {
+    std::mutex mutex;
+    std::uint64_t at = 0;
+    ProcessId process;
+  };
+  static auto& known = *new Known;
+  const std::unique_lock lock(known.mutex, std::try_to_lock);  // a fork may have left it locked
+  if (lock && known.at == fork_count()) return known.process;
+  ProcessId now{core::host_name(), boot_and_namespace(), ::getpid(), 0};
+  if (const std::optional<ProcessStat> stat = read_stat(now.pid)) now.start = stat->start;
+  if (lock) {
+    known.process = now;
+    known.at = fork_count();
+  }
+  return now;
 }
 
 bool is_visible(const ProcessId& a) {

@@ -52,6 +52,28 @@ class Contextual : public Session {
   std::function<void(const std::string&, int, int)> on_launch;
 };
 
+TEST_F(Contextual, AWrongResultNeverWinsAndTheWinnersFirstRunFindsItsArgumentsPutBack) {
+  int sum = 0;
+  int looked = 0;
+  const auto k = tuned_kernel(
+                     "checked", tiles({4, 2, 8}), [](const int&) { return 0; },
+                     [this](const Tile& t, int& into) {
+                       launch("checked", t.block, into);
+                       into += t.block == 2 ? 100 : 1;
+                     })
+                     .before_each([](int& into) { into = 0; })
+                     .check([&](const Tile&, int& into) -> std::optional<std::string> {
+                       ++looked;
+                       if (into == 1) return std::nullopt;
+                       return "wrong sum";
+                     });
+  contextual("step", options(1, 2), [&](int& into) { k(into); })(sum);
+  EXPECT_EQ(looked, 3);
+  EXPECT_EQ(sum, 1);
+  EXPECT_EQ(launches["checked"].back().first, 4);
+  EXPECT_EQ(launches_of("checked", 2), 1u);
+}
+
 TEST_F(Contextual, OneKernelTakesExactlyItsStepsAndOneRunMore) {
   const auto k = kernel("k", tiles({4, 2, 8}));
   int passes = 0;

@@ -94,6 +94,67 @@ TEST_F(Front, MoveOnlyResultsReferencesAndConversions) {
   EXPECT_EQ(text({'a', 'b'}), 2u);
 }
 
+TEST_F(Front, LaunchesOfEveryLegalKind) {
+  struct Qualified {
+    int operator()(const Tile& t, int n) const& noexcept { return n * t.block; }
+  };
+  const auto qualified = autotune(
+      "qualified", Space<Tile>{{2}}, [](int n) { return n; }, Qualified{});
+  EXPECT_EQ(qualified(4), 8);
+  int seen = 0;
+  const auto dropped = autotune<void(const Tile&, int)>(
+      "dropped", Space<Tile>{{2}}, [](int n) { return n; },
+      [&](const Tile& t, int n) { return seen = n * t.block; });
+  dropped(5);
+  EXPECT_EQ(seen, 10);
+  std::string text = "kept";
+  const auto expiring = autotune(
+      "expiring", Space<Tile>{{2}}, [](const std::string& s) { return s; },
+      [](const Tile&, std::string& s) -> std::string&& { return std::move(s); });
+  EXPECT_EQ(std::string(expiring(text)), "kept");
+}
+
+/// One of several devices that are not alike.
+struct OneOfMany final : Device {
+  [[nodiscard]] std::string_view kind() const noexcept override { return "one"; }
+  [[nodiscard]] std::string_view clock() const noexcept override { return "host"; }
+  [[nodiscard]] bool uniform() const override { return false; }
+  [[nodiscard]] Value fingerprint() const override { return Value::dict({{"kind", "one"}}); }
+  [[nodiscard]] std::unique_ptr<StreamTimer> open(void*, std::size_t samples) override {
+    return host().device->open(nullptr, samples);
+  }
+};
+
+TEST_F(Front, AStreamWithoutADeviceIsTheHosts) {
+  const auto device = std::make_shared<OneOfMany>();
+  bool on_device = true;
+  const auto tuned = autotune(
+                         "streams", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+                         [](const Tile& t, int) { return t.block; })
+                         .on([&](int) {
+                           return on_device ? Stream{device, nullptr} : Stream{};
+                         });
+  tuned(1);
+  on_device = false;
+  EXPECT_NO_THROW(tuned(1));
+  EXPECT_NO_THROW(tuned(1));
+}
+
+struct Wide {
+  int width = 1;
+};
+struct Deep : Wide {
+  int depth = 1;
+  static constexpr auto tuned = fields(field("WIDTH", &Deep::width), field("DEPTH", &Deep::depth));
+};
+
+TEST_F(Front, AGridTakesMembersThatTheConfigurationInherits) {
+  const auto space = grid<Deep>(&Deep::width, {1, 2}) * grid(&Deep::depth, {3, 4});
+  ASSERT_EQ(space.size(), 4u);
+  EXPECT_EQ(space[3].width, 2);
+  EXPECT_EQ(space[3].depth, 4);
+}
+
 TEST_F(Front, ResultsOfTimedRunsDieOutsideTheSample) {
   auto scripted = std::make_shared<testing::ScriptedClock>();
   auto device = std::make_shared<testing::ScriptedDevice>(scripted);

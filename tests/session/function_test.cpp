@@ -325,6 +325,89 @@ TEST_F(Function, S67_TheBudgetEndsTheTuningAndTheRecordSaysSo) {
   EXPECT_EQ(tuning.quality, std::vector<std::string>{"budget"});
 }
 
+TEST_F(Function, S67_TheBudgetEndsNoTuningBeforeACandidateHasWorked) {
+  set("BUDGET", "0.000001");
+  on_run = [](const Tile& t, int) {
+    if (t.block == 3) throw std::runtime_error("no such block");
+  };
+  const auto tuned = scale({{3}, {1}, {2}});
+  tuned(8);
+  const auto tuning = tuned.result(8)->tunings[0];
+  EXPECT_EQ(tuning.candidates[0].status, Status::launch_failed);
+  EXPECT_EQ(tuning.candidates[1].status, Status::ok);
+  EXPECT_EQ(tuning.candidates[2].status, Status::skipped);
+}
+
+TEST_F(Function, ReasonsAreBoundedSoThatTheRecordCanBeReadAgain) {
+  const std::string long_text = "begin " + std::string(1'000'000, 'x') + " end";
+  on_run = [&](const Tile& t, int) {
+    if (t.block == 3) throw std::runtime_error(long_text);
+  };
+  const auto tuned = scale({{3}, {1}});
+  tuned(8);
+  const std::string reason = tuned.result(8)->tunings[0].candidates[0].reason;
+  EXPECT_LE(reason.size(), 8192u);
+  EXPECT_NE(reason.find("begin"), std::string::npos);
+  EXPECT_TRUE(reason.ends_with(" end"));
+}
+
+TEST_F(Function, PreparationThatCallsTheLauncherRunsItsDefault) {
+  set("WORKERS", "2");
+  std::function<int(int)> again;
+  std::atomic<int> prepared{0};
+  const auto tuned = autotune(
+                         "prepared", Space<Tile>{{3}, {1}, {2}}, [](int n) { return n; },
+                         [](const Tile& t, int) { return t.block; })
+                         .version("1")
+                         .prepare([&](const Tile&, int n) {
+                           EXPECT_EQ(again(n), 3);
+                           ++prepared;
+                         });
+  again = [&](int n) { return tuned(n); };
+  tuned(8);
+  EXPECT_EQ(prepared, 3);
+}
+
+TEST_F(Function, ALauncherMayMeetANewKeyWhileTheProcessEnds) {
+  if (const pid_t child = ::fork(); child == 0) {
+    static auto& late = *new auto(autotune(
+        "late", Space<Tile>{{3}, {1}}, [](int n) { return n; },
+        [](const Tile&, int n) { return n; }));
+    late(1);
+    std::atexit([] { ::_exit(late(2) == 2 && late(1) == 1 ? 3 : 4); });
+    std::exit(0);
+  } else {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 3);
+  }
+}
+
+TEST_F(Function, WhatACheckThrowsIsTheCallersException) {
+  const auto tuned = autotune(
+                         "checked", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+                         [](const Tile& t, int) { return t.block; })
+                         .check([](const Tile&, const int&, int) -> std::optional<std::string> {
+                           throw std::domain_error("the reference is broken");
+                         });
+  EXPECT_THROW(tuned(8), std::domain_error);
+}
+
+TEST_F(Function, AFolderIsTheOneThatWasMeantWhenItWasFirstNamed) {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directory(root / "below");
+  std::filesystem::current_path(root);
+  set("HOME", "here-" + root.filename().string());
+  const auto tuned = scale({{3}, {1}});
+  tuned(8);
+  std::filesystem::current_path(root / "below");
+  tuned(9);
+  std::filesystem::current_path(before);
+  EXPECT_FALSE(std::filesystem::exists(root / "below" / ("here-" + root.filename().string())));
+  EXPECT_TRUE(tuned.result(9).has_value());
+  EXPECT_TRUE(std::filesystem::path(tuned.folder()).is_absolute());
+}
+
 TEST_F(Function, S59_AWrongResultNeverWinsAndCostsOneMoreRun) {
   const auto tuned = half({{1}, {2}});
   EXPECT_EQ(tuned(8), 8);

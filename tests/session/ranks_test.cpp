@@ -187,6 +187,54 @@ TEST_F(RankSession, ACrashOnOneRankLeavesTheCandidateOutOnAll) {
   for (auto& r : ranks) EXPECT_EQ(std::count(r->blocks.begin(), r->blocks.end(), 1), 0);
 }
 
+TEST_F(RankSession, WhatARankChoseAloneDoesNotServeItsGroup) {
+  testing::Ranks group(k_ranks);
+  std::vector<int> chosen(k_ranks);
+  rank_cost = [](int r, int block) {
+    return block == 2 ? 1500 : block == 1 + 2 * (r % 2) ? 1000 : 9000;
+  };
+  errors = group.run([&](ProcessGroup& g) {
+    const auto& l = launcher(g.rank(), {{1}, {2}, {3}});
+    l.with({.group = local().get()})(8);
+    l.with({.group = &g})(8);
+    chosen[static_cast<std::size_t>(g.rank())] =
+        ranks[static_cast<std::size_t>(g.rank())]->blocks.back();
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  EXPECT_EQ(chosen, std::vector<int>(k_ranks, 2));
+}
+
+TEST_F(RankSession, WhatAKeyFunctionThrowsIsToldToTheOthers) {
+  testing::Ranks group(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const auto tuned = autotune(
+        "keyed", Space<Tile>{{1}, {2}},
+        [&](int n) {
+          if (g.rank() == 1) throw std::domain_error("no key here");
+          return n;
+        },
+        [](const Tile& t, int) { return t.block; });
+    tuned.with({.group = &g})(8);
+  });
+  EXPECT_EQ(testing::what(errors[1]), "no key here");
+  for (const std::size_t r : {0, 2}) {
+    EXPECT_THROW(std::rethrow_exception(errors[r]), PeerFailed);
+    EXPECT_NE(testing::what(errors[r]).find("no key here"), std::string::npos);
+  }
+}
+
+TEST_F(RankSession, AWrongOptionOfMeasureIsToldToTheOthers) {
+  testing::Ranks group(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    MeasureOptions options;
+    options.group = &g;
+    options.repeat = g.rank() == 1 ? 0 : 3;
+    static_cast<void>(measure([] {}, options));
+  });
+  EXPECT_THROW(std::rethrow_exception(errors[1]), std::invalid_argument);
+  for (const std::size_t r : {0, 2}) EXPECT_THROW(std::rethrow_exception(errors[r]), PeerFailed);
+}
+
 TEST_F(RankSession, ASettingThatOneRankCannotReadIsToldToTheOthers) {
   set("REPEAT", "many");
   testing::Ranks group(k_ranks);

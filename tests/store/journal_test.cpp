@@ -4,10 +4,13 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <latch>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 
 #include "store/journal.hpp"
 #include "store/journal_format.hpp"
@@ -169,6 +172,30 @@ TEST_F(JournalTest, InterruptedIsNoCrash) {
   const Remains left = remains();
   EXPECT_TRUE(left.crashed.empty());
   EXPECT_EQ(left.measured.size(), 1U);
+}
+
+TEST_F(JournalTest, AnOrderlyEndOfTheProcessInterruptsWhatAnotherThreadTunes) {
+  for (const bool by_itself : {false, true}) {
+    fs::remove_all(m_record.parent_path());
+    if (const pid_t child = ::fork(); child == 0) {
+      auto* journal = new Journal(m_record, m_key, m_policy);
+      std::latch began(1);
+      std::thread tunes([&] {
+        journal->begin(candidate(1));
+        if (by_itself) std::exit(0);
+        began.count_down();
+        for (;;) ::pause();
+      });
+      if (by_itself)
+        for (;;) ::pause();
+      began.wait();
+      std::exit(0);
+    } else {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+    }
+    EXPECT_EQ(remains().crashed.size(), by_itself ? 1U : 0U);
+  }
 }
 
 TEST_F(JournalTest, LivingProcessIsLeftAlone) {

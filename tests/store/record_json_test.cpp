@@ -378,10 +378,15 @@ TEST(JsonCursor, NumbersOfAnyLengthAreCheckedWhereTheyAreSkipped) {
   };
   for (const char* good : {"0", "7", "10", "-3", "0.5", "1e3", "12345678901234567890"})
     EXPECT_TRUE(skips(good)) << good;
-  for (const char* bad : {"01", "00", "1.", "1e", "-", "1e999", "1x", "+1", ".5"})
+  for (const char* bad : {"01", "00", "1.", "1e", "-", "1x", "+1", ".5"})
     EXPECT_FALSE(skips(bad)) << bad;
   EXPECT_TRUE(skips(std::string(300, '9')));
-  EXPECT_FALSE(skips(std::string(400, '9'))) << "no double holds it";
+  // Unknown fields belong to another version: what no double or no UTF-8 holds is JSON all the
+  // same.
+  for (const auto& kept : {std::string(400, '9'), std::string("1e999"), std::string(R"("\ud83d")")})
+    EXPECT_TRUE(skips(kept)) << kept;
+  EXPECT_THROW((void)JsonCursor("1e999").number(), StoreError);
+  EXPECT_THROW((void)JsonCursor(R"("\ud83d")").string(), StoreError);
 }
 
 TEST(JsonCursor, AgreesWithAnotherParserOnWhatIsJson) {
@@ -412,8 +417,15 @@ TEST(JsonCursor, AgreesWithAnotherParserOnWhatIsJson) {
     } catch (const StoreError&) {
       ours = false;
     }
-    const bool theirs = nlohmann::json::accept(text);
-    // Theirs takes a byte order mark and rounds what overflows differently; neither occurs here.
+    bool theirs = true;
+    try {
+      static_cast<void>(nlohmann::json::parse(text).size());
+    } catch (const nlohmann::json::exception& e) {
+      // Theirs refuses what no double or no UTF-8 holds; it may stop there, ahead of another fault.
+      const std::string_view why = e.what();
+      if (e.id == 406 || why.find("surrogate") != std::string_view::npos) continue;
+      theirs = false;
+    }
     ASSERT_EQ(ours, theirs) << text;
     accepted += ours;
   }

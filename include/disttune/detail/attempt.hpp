@@ -84,6 +84,8 @@ class Attempt {
     static_cast<void>(candidate);
     return std::nullopt;
   }
+  /// In a contextual call: ahead of the winner's first run, after those of a tuning.
+  virtual void before_final_run() {}
   virtual void drop_results() noexcept = 0;
   /// Publishes the choice to the front's memory table; called before other callers of the key wake.
   virtual void decided(std::size_t candidate) = 0;

@@ -30,12 +30,29 @@ struct signature<R (C::*)(A...) const noexcept> {
   using type = R(A...);
 };
 template <class C, class R, class... A>
-struct signature<R (C::*)(A...)> {
+struct signature<R (C::*)(A...) const&> {
+  using type = R(A...);
+};
+template <class C, class R, class... A>
+struct signature<R (C::*)(A...) const& noexcept> {
+  using type = R(A...);
+};
+template <class C>
+struct mutable_call {
   static_assert(
       sizeof(C) == 0,
       "disttune: a launcher runs concurrently and many times, so its call operator must be "
       "const (no `mutable`)");
+  using type = void();
 };
+template <class C, class R, class... A>
+struct signature<R (C::*)(A...)> : mutable_call<C> {};
+template <class C, class R, class... A>
+struct signature<R (C::*)(A...) noexcept> : mutable_call<C> {};
+template <class C, class R, class... A>
+struct signature<R (C::*)(A...)&> : mutable_call<C> {};
+template <class C, class R, class... A>
+struct signature<R (C::*)(A...)& noexcept> : mutable_call<C> {};
 template <class F>
 using signature_t = typename signature<F>::type;
 
