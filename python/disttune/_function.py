@@ -8,7 +8,7 @@ import inspect
 import pickle
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _core
@@ -304,16 +304,47 @@ def private_copy(value: Any) -> Any:
     passed as it is. Functions (a configuration's ``pre_hook``) are never copied.
     """
     memo: dict[int, Any] = {}
-    hook = getattr(value, "pre_hook", None)
-    if hook is not None:
-        memo[id(hook)] = hook
     try:
+        configs = list(_configurations(value, set()))
+        for config in configs:
+            if config.pre_hook is not None:
+                memo[id(config.pre_hook)] = config.pre_hook
+        for config in configs:
+            _keep_attributes(config, copy.deepcopy(config, memo), memo)
         return copy.deepcopy(value, memo)
     except Exception:
         try:
-            return copy.copy(value)
+            twin = copy.copy(value)
+            if _is_configuration(value):
+                _keep_attributes(value, twin, None)
+            return twin
         except Exception:
             return value
+
+
+def _is_configuration(value: Any) -> bool:
+    return hasattr(value, "pre_hook") and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def _configurations(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Find the configurations in a value of an entry."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _configurations(item, seen)
+    elif _is_configuration(value):
+        yield value
+
+
+def _keep_attributes(config: Any, twin: Any, memo: dict[int, Any] | None) -> None:
+    """Give a copy the attributes that Triton's ``__setstate__``, which knows its own, left out."""
+    if twin is config:
+        return
+    for name, value in vars(config).items():
+        if name not in vars(twin):
+            vars(twin)[name] = value if memo is None else copy.deepcopy(value, memo)
 
 
 def importable_name(tuned: _core.Tuned) -> str:

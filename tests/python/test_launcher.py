@@ -391,6 +391,60 @@ def test_a_pre_hook_is_never_copied(clock):
     assert got.kwargs == config.kwargs
 
 
+class Hook:
+    def __call__(self, args):
+        return args
+
+
+@pytest.mark.parametrize("wrap", [lambda c: c, lambda c: [c], lambda c: ({"a": [c]},)])
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_copied_configuration_keeps_every_attribute(wrap, flat):
+    triton = pytest.importorskip("triton")
+
+    class Tagged(triton.Config):
+        def __init__(self, kwargs, tag, **more):
+            super().__init__(kwargs, **more)
+            self.tag = tag
+
+    hook = Hook()
+    config = Tagged({"B": [1]}, tag=["a"], num_warps=8, pre_hook=hook)
+    config.extra = {"swizzle": [2]}
+    if flat:
+        config.lock = threading.Lock()  # it cannot be copied
+
+    def inside(value):
+        while not isinstance(value, triton.Config):
+            value = value["a"] if isinstance(value, dict) else value[0]
+        return value
+
+    got = inside(disttune.private_copy(wrap(config)))
+    assert type(got) is Tagged
+    assert vars(got) == vars(config)
+    assert got.pre_hook is hook
+    if not flat:
+        assert got is not config
+        for name in ("kwargs", "tag", "extra"):
+            assert getattr(got, name) is not getattr(config, name)
+        assert got.extra["swizzle"] is not config.extra["swizzle"]
+    elif wrap(config) is config:
+        assert got is not config
+
+
+def test_a_launcher_sees_the_attributes_of_its_configuration(clock):
+    triton = pytest.importorskip("triton")
+    config = triton.Config({"B": 1})
+    config.extra = [3]
+
+    @disttune.autotune([{"cfg": config}], None, timer=clock)
+    def f(cfg):
+        clock.spend(5)
+        cfg.extra.append(cfg.extra[0])
+        return cfg.extra
+
+    assert f() == [3, 3]
+    assert config.extra == [3]
+
+
 # ---- the key of the call before ------------------------------------------------------------------
 
 
