@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _core
 from ._identity import digest_of
+from ._signature import shown_signature
 
 __all__ = [
     "all_arguments",
@@ -148,12 +149,9 @@ def pruned_configs(
 
 def _prune(kernel: Any, kwargs: dict[str, Any]) -> list[Any]:
     prune = kernel.prune_configs
-    try:
-        names = list(inspect.signature(prune).parameters)
-    except (TypeError, ValueError):
-        names = ["kwargs"]
+    signature = shown_signature(prune)
     # Some give the positional arguments along instead of setting them on the kernel.
-    if "nargs" in names:
+    if signature is not None and "nargs" in signature.parameters:
         return list(prune(kwargs, kernel.nargs))
     return list(prune(kwargs))
 

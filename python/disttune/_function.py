@@ -16,6 +16,7 @@ from ._guard import GuardPlan
 from ._identity import identity
 from ._key import DeclaredKey
 from ._options import CALL_KEYWORDS, check_options
+from ._signature import by_position, own_signature, shown_signature, tuned_below
 from ._torch_device import stream_of
 
 __all__ = ["autotune", "forget_choices_of_this_rank", "importable_name", "private_copy"]
@@ -142,7 +143,7 @@ def _make(
             f"disttune: {fn!r} only starts its work when it is awaited or iterated: it cannot be "
             "timed; decorate the function that does the work"
         )
-    parameters = _Parameters(fn, options.get("name"))
+    parameters = _Parameters(fn, options.get("name"), entries)
     parameters.check_entries(entries)
     hooks = _Hooks(fn, key_fn, parameters, entries, options)
     timer = options.get("timer")
@@ -186,30 +187,40 @@ def forget_choices_of_this_rank(names: Iterable[str]) -> None:
 class _Parameters:
     """What is known of the parameters of a function."""
 
-    def __init__(self, fn: Any, name: str | None) -> None:
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fn)
-        except (TypeError, ValueError):  # some functions that are written in C
-            self.signature = None
+    def __init__(self, fn: Any, name: str | None, entries: list[dict[str, Any]]) -> None:
+        #: What entries and calls are held against.
+        self.signature = own_signature(fn)
+        #: Names that an autotune around the same launcher sets below this one.
+        self.below = tuned_below(fn)
         inner = fn.func if isinstance(fn, functools.partial) else fn
         self.name = name or getattr(inner, "__name__", None) or type(inner).__name__
-        parameters = list(self.signature.parameters.values()) if self.signature else []
-        by_position = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
-        self.positional = tuple(p.name for p in parameters if p.kind in by_position)
-        self.positional_only = {p.name for p in parameters if p.kind is _KINDS.POSITIONAL_ONLY}
-        self.named = [
-            p.name for p in parameters if p.kind not in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
-        ]
-        self.takes_any = not parameters or any(p.kind is _KINDS.VAR_KEYWORD for p in parameters)
-        if self.signature is not None and not parameters:
-            self.takes_any = False
-        self.defaults = {p.name: p.default for p in parameters if p.default is not _KINDS.empty}
+        shown = shown_signature(fn)
+        parameters = list(shown.parameters.values()) if shown else []
+        packed = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
+        self.named = [p.name for p in parameters if p.kind not in packed]
+        self.takes_any = shown is None or any(p.kind is _KINDS.VAR_KEYWORD for p in parameters)
+        own = list(self.signature.parameters.values()) if self.signature else []
+        self.defaults = {
+            p.name: p.default for p in (*parameters, *own) if p.default is not _KINDS.empty
+        }
+        self.positional = self._positions(by_position(shown), {n for e in entries for n in e})
         for keyword in CALL_KEYWORDS:
             if keyword in self.named:
                 raise ValueError(
                     f"disttune: {self.name}() has a parameter named {keyword!r}, which would never "
                     "reach it: calls of a tuned function take that keyword themselves; rename it"
                 )
+
+    def _positions(self, shown: tuple[str, ...], tuned: set[str]) -> tuple[str, ...]:
+        """Leave out tuned parameters whose position is that of a wrapped function's, and the rest.
+
+        What is given there may not be what the wrapper hands on as that parameter.
+        """
+        certain = len(by_position(self.signature))
+        for position, name in enumerate(shown):
+            if position >= certain and name in tuned:
+                return shown[:position]
+        return shown
 
     def check_entries(self, entries: list[dict[str, Any]]) -> None:
         for index, entry in enumerate(entries):
@@ -220,15 +231,26 @@ class _Parameters:
         where = f"disttune: config_space[{index}]"
         if name in CALL_KEYWORDS:
             raise ValueError(f"{where} sets {name!r}, which is a keyword of tuned calls")
-        if name in self.positional_only:
+        if name in self.below:
+            raise ValueError(
+                f"{where} sets {name!r}, which another autotune of {self.name}() sets below this "
+                "one; let one of them tune it"
+            )
+        if self.signature is None:
+            return
+        own = self.signature.parameters
+        if name in own and own[name].kind is _KINDS.POSITIONAL_ONLY:
             raise ValueError(
                 f"{where} sets {name!r}, which {self.name}() takes by position only; tuned values "
                 "are passed by keyword"
             )
-        if name not in self.named and not self.takes_any:
+        if any(p.kind is _KINDS.VAR_KEYWORD for p in own.values()):
+            return
+        named = [p.name for p in own.values() if p.kind is not _KINDS.VAR_POSITIONAL]
+        if name not in named:
             raise ValueError(
                 f"{where} sets {name!r}, but {self.name}() has no such parameter; it has "
-                f"{', '.join(self.named) or 'none'}"
+                f"{', '.join(named) or 'none'}"
             )
 
     def key_fields(self, declared: DeclaredKey) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
@@ -256,8 +278,8 @@ class _Hooks:
         self._key_fn = key_fn
         self._parameters = parameters
         self._options = options
-        #: The distinct sets of names that entries set.
-        self._names = list(dict.fromkeys(tuple(entry) for entry in entries))
+        #: The distinct sets of names that entries set, with those that a tuning below sets.
+        self._names = list(dict.fromkeys((*entry, *parameters.below) for entry in entries))
         plan = GuardPlan(
             fn, options.get("check"), options.get("restore", ()), options.get("reset", ())
         )
@@ -283,7 +305,7 @@ class _Hooks:
         signature = self._parameters.signature
         if signature is None:
             return
-        given = {*self._parameters.positional[: len(args)], *kwargs}
+        given = {*by_position(signature)[: len(args)], *kwargs}
         problem: TypeError | None = None
         for names in self._names:
             try:

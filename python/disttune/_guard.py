@@ -8,6 +8,7 @@ from typing import Any
 
 from ._check import Check, is_ndarray, is_tensor, poison
 from ._restore import keep, zero
+from ._signature import arguments_by_name, shown_signature
 
 __all__ = ["Guard", "GuardPlan"]
 
@@ -43,10 +44,7 @@ class GuardPlan:
     ) -> None:
         self.fn = fn
         self.check = check if check is None or isinstance(check, Check) else Check(check)
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fn)
-        except (TypeError, ValueError):
-            self.signature = None
+        self.signature = shown_signature(fn)
         self.restore = self._names("restore", restore)
         self.reset = self._names("reset", reset)
         both = sorted(set(self.restore) & set(self.reset))
@@ -101,7 +99,7 @@ class Guard:
         self._plan = plan
         self._args = args
         self._kwargs = kwargs
-        self._named = self._bind()
+        self._named = arguments_by_name(plan.signature, args, kwargs)
         self._put_back: list[Callable[[], None]] | None = None
         self._expected: tuple[Any, Any] | None = None
         #: Arguments that the launcher writes: named, or found among what it returned.
@@ -112,20 +110,6 @@ class Guard:
         self._returned: list[Any] | None = None
         #: Arguments whose contents before a run count: they are never poisoned.
         self._held = [self._named.get(name) for name in (*plan.restore, *plan.reset)]
-
-    def _bind(self) -> dict[str, Any]:
-        signature = self._plan.signature
-        if signature is None:
-            return dict(self._kwargs)
-        bound = signature.bind_partial(*self._args, **self._kwargs)
-        bound.apply_defaults()
-        named: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(value)
-            else:
-                named[name] = value
-        return named
 
     def before_run(self) -> None:
         """Put arguments back and zero those that are to be; the first call remembers them."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from . import _core
 from ._reach import Uses, functions_in, inner_function, installed, is_state
+from ._signature import tuned_below
 from ._source import FunctionSource, SourceCache, code_text
 
 __all__ = ["digest_of", "identity", "qualified_name"]
@@ -197,6 +198,9 @@ class _Walk:
             self._extra[f"{prefix}self"] = self._value_text(fn.__self__)
             self._root(fn.__func__, label)
             return
+        below = tuned_below(fn)
+        if below:  # the function of both tunings is the same
+            self._extra[f"{prefix}tuned below"] = ", ".join(sorted(below))
         inner = inner_function(fn)
         if inner is not None:
             self._enqueue(inner, label)
