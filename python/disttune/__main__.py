@@ -51,14 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _env(arguments: argparse.Namespace) -> int:
     if not arguments.markdown:
-        print(_core.describe_environment().rstrip("\n"))
+        _print(_core.describe_environment().rstrip("\n"))
         for line in _misspelled():
             print(line, file=sys.stderr)
         return 0
     print("| variable | accepts | default | meaning |\n| --- | --- | --- | --- |")
     for name, accepts, default, meaning in _core.environment_table():
         cells = (f"`{name}`", accepts, default or "–", meaning)
-        print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        _print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return 0
 
 
@@ -76,7 +76,13 @@ def _misspelled() -> list[str]:
 
 def _say(line: str) -> None:
     """Print a line, without what would steer the terminal in the texts of foreign files."""
-    print("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+    _print("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+
+
+def _print(text: str) -> None:
+    """Print a text; what the output's encoding does not have is written as its escape."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _milliseconds(nanoseconds: float | None) -> str:

@@ -1,6 +1,8 @@
 """The command line."""
 
+import io
 import json
+import sys
 
 import disttune
 import pytest
@@ -68,6 +70,20 @@ def test_texts_of_foreign_files_do_not_steer_the_terminal(clock, capsys):
         out = capsys.readouterr().out
         assert "red\\x1b[31m\\r\\u202e" in out
         assert all(c.isprintable() for c in out.replace("\n", ""))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_an_output_cannot_show_is_escaped(clock, monkeypatch, encoding):
+    name = "größe-张"
+    disttune.autotune([{"b": "é"}], None, timer=clock, name=name)(lambda b: clock.spend(1000))()
+    for command in (["list"], ["list", name], ["show", name], ["env"], ["env", "--markdown"]):
+        raw = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+        assert main(command) == 0
+        sys.stdout.flush()
+        shown = raw.getvalue().decode(encoding)
+        if command[0] != "env":
+            assert name.encode(encoding, "backslashreplace").decode(encoding) in shown
 
 
 def test_list_shows_key_winner_and_gain(tuned, capsys):
