@@ -69,7 +69,7 @@ class Check:
         try:
             said = self.compare(result, expected)
         except AssertionError as error:
-            return str(error) or "the comparison failed"
+            return str(error).strip() or "the comparison failed"
         if said is None or said is True:
             return None
         return "the comparison said no" if said is False else str(said)

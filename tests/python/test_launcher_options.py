@@ -7,6 +7,7 @@ import time
 
 import disttune
 import pytest
+from disttune.__main__ import main
 
 
 def launcher(c=0):
@@ -435,6 +436,49 @@ def test_check_refuses_wrong_results(clock):
     statuses = [c.status for c in f.result(4).candidates]
     assert statuses == ["wrong_result", "ok", "ok"]
     assert f.best_configs[None] == {"c": 2}
+
+
+@pytest.mark.parametrize("module", ["numpy", "torch"])
+def test_a_comparison_that_asserts_says_what_is_wrong(clock, module, capsys):
+    found = pytest.importorskip(module)
+    compare = {
+        "numpy": lambda: found.testing.assert_allclose,
+        "torch": lambda: found.testing.assert_close,
+    }[module]()
+    x = found.ones(3)
+
+    @disttune.autotune(
+        [{"c": 1}, {"c": 2}, {"c": 3}],
+        None,
+        timer=clock,
+        check=disttune.Check(lambda x: 2 * x, compare=compare),
+    )
+    def f(x, c):
+        clock.spend(c)
+        return x * c
+
+    assert f(x).tolist() == [2, 2, 2]
+    candidates = f.result(x).candidates
+    assert [c.status for c in candidates] == ["wrong_result", "ok", "wrong_result"]
+    assert "Mismatched elements: 3 / 3" in candidates[0].reason
+    assert main(["show", "f"]) == 0
+    first = candidates[0].reason.splitlines()[0]
+    assert first and first in capsys.readouterr().out
+
+
+def test_what_a_comparison_raises_beside_assertions_is_no_verdict(clock):
+    def broken(result, expected):
+        raise ZeroDivisionError("compare")
+
+    @disttune.autotune(
+        [{"c": 1}], None, timer=clock, check=disttune.Check(lambda: 1, compare=broken)
+    )
+    def f(c):
+        clock.spend(c)
+        return c
+
+    with pytest.raises(disttune.NoValidConfig, match=r"launch_failed: check: .*compare"):
+        f()
 
 
 def test_prepare_is_called_for_each_candidate(clock):
