@@ -14,7 +14,7 @@ from ._contextual_call import ContextualCall
 from ._contextual_patch import refuse, watch_new_classes
 from ._core import ContextualAutoTuner
 from ._groups import LOCAL, default_group_is_set, resolve_group
-from ._options import refuse_seconds
+from ._options import checked_clock
 
 __all__ = ["ContextualAutoTuner", "contextual_autotune"]
 
@@ -133,7 +133,7 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
 
 def _timer(value: Any) -> Any:
     if callable(value):
-        return refuse_seconds(value, f"contextual_autotune(timer={value!r})")
+        return checked_clock(value, f"contextual_autotune(timer={value!r})")
     return _one_of("timer", value, _TIMERS) if value else ""
 
 

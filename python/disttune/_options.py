@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from typing import Any
 from . import _core
 from ._check import Check
 
-__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options", "refuse_seconds"]
+__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options", "checked_clock"]
 
 #: Keywords of a call, taken out before the function sees them.
 CALL_KEYWORDS = (
@@ -109,19 +110,41 @@ _CLOCKS_IN_SECONDS = (
 )  # fmt: skip
 
 
-def refuse_seconds(clock: Any, where: str) -> Any:
-    """Return the clock; ValueError for one of Python's that gives seconds."""
+_CLOCKS_IN_NANOSECONDS = (
+    time.monotonic_ns, time.perf_counter_ns, time.process_time_ns, time.thread_time_ns,
+    time.time_ns,
+)  # fmt: skip
+
+
+def checked_clock(clock: Callable[[], Any], where: str) -> Callable[[], Any]:
+    """Return a clock that gives numbers; ValueError for one of Python's that gives seconds."""
     if clock in _CLOCKS_IN_SECONDS:
+        name = getattr(clock, "__name__", "")
         raise ValueError(
-            f"disttune: {where}: time.{clock.__name__} gives seconds, and a clock gives "
-            f"nanoseconds: use time.{clock.__name__}_ns"
+            f"disttune: {where}: time.{name} gives seconds, and a clock gives nanoseconds: use "
+            f"time.{name}_ns"
         )
-    return clock
+    if clock in _CLOCKS_IN_NANOSECONDS:
+        return clock
+
+    def now() -> Any:
+        reading = clock()
+        if type(reading) is int or hasattr(type(reading), "__index__"):
+            return reading
+        if isinstance(reading, float) and math.isfinite(reading):
+            return reading
+        raise TypeError(
+            f"disttune: {where}: the clock returned {reading!r}; a whole number of nanoseconds is "
+            "wanted"
+        )
+
+    now.__name__ = getattr(clock, "__name__", type(clock).__name__)
+    return now
 
 
 def _timer(name: str, value: Any) -> Any:
     if callable(value):
-        return refuse_seconds(value, f"{name}={value!r}")
+        return checked_clock(value, f"{name}={value!r}")
     return _one_of(lambda: ("auto", "device", "host", "graph"))(name, value)
 
 

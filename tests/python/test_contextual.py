@@ -766,6 +766,13 @@ def test_options_are_refused_at_decoration(options, kind, text):
         disttune.contextual_autotune(**options)
 
 
+def test_a_clock_that_gives_no_number_is_named(clock):
+    kernel = make_kernel(clock)
+    outer = disttune.contextual_autotune(timer=lambda: None)(lambda: kernel[(1,)](Tensor(), 1))
+    with pytest.raises(TypeError, match=r"contextual_autotune\(timer=.*the clock returned None"):
+        outer()
+
+
 def test_what_cannot_be_decorated():
     with pytest.raises(TypeError, match=r"@contextual_autotune\(\)"):
         disttune.contextual_autotune(lambda: None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import time
 
@@ -267,6 +269,35 @@ def test_a_clock_that_raises_is_the_callers(clock):
 
     with pytest.raises(ZeroDivisionError, match="tick"):
         f()
+
+
+@pytest.mark.parametrize("reading", [None, "12", math.nan, math.inf, [1]])
+def test_a_clock_that_gives_no_number_is_named(reading):
+    def broken():
+        return reading
+
+    f = disttune.autotune([{"c": 1}], None, timer=broken)(launcher)
+    with pytest.raises(TypeError, match=rf"timer=.*broken.*returned {re.escape(repr(reading))}"):
+        f()
+
+
+class Nanoseconds:
+    def __init__(self, ns):
+        self.ns = ns
+
+    def __index__(self):
+        return self.ns
+
+
+@pytest.mark.parametrize("kind", [int, float, Nanoseconds])
+def test_a_clock_may_give_numbers_of_any_kind(clock, kind):
+    @disttune.autotune([{"c": 2}, {"c": 1}], None, timer=lambda: kind(clock()))
+    def f(c):
+        clock.spend(c)
+        return c
+
+    assert f() == 1
+    assert f.result().candidates[0].samples_ns == [2] * 10
 
 
 def test_S23_a_single_candidate_is_cached(clock):
