@@ -70,6 +70,8 @@ class Check:
             said = self.compare(result, expected)
         except AssertionError as error:
             return str(error).strip() or "the comparison failed"
+        if hasattr(said, "dtype"):  # numpy.bool_, a tensor of one truth value
+            said = bool(said)
         if said is None or said is True:
             return None
         return "the comparison said no" if said is False else str(said)

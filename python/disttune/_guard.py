@@ -120,6 +120,11 @@ class Guard:
         for name in self._plan.reset:
             zero(self._named.get(name), name)
 
+    def give_back(self) -> None:
+        """Put arguments back after a tuning that ended with an exception."""
+        for put in self._put_back or ():
+            put()
+
     def expect(self) -> None:
         """Ask the reference, once a tuning; what it raises is the caller's, not a candidate's."""
         if self._plan.check is not None:

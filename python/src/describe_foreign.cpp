@@ -155,10 +155,14 @@ bool Describer::describe_foreign(PyObject* object) {
 }
 
 bool Describer::describe_callable(PyObject* object) {
-  if (m_callables == Callables::refuse)
+  if (m_callables == Callables::refuse) {
+    const bool is_code = PyFunction_Check(object) || PyCFunction_Check(object) ||
+                         PyMethod_Check(object) || PyType_Check(object);
     return refuse(object,
                   "a callable says nothing that could be compared later; put what it depends on "
-                  "into the key instead");
+                  "into the key instead" +
+                      (is_code ? std::string() : "; or " + how_to_register(object)));
+  }
   if (!PyFunction_Check(object) || function_describer() == nullptr)
     return refuse(object,
                   "of callables only plain functions and lambdas are known, by their "

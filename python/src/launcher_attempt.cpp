@@ -115,6 +115,12 @@ void LauncherAttempt::restore() {
   if (m_guarded) checked(PyObject_CallMethod(guard(), "before_run", nullptr));
 }
 
+void LauncherAttempt::give_back() noexcept {
+  if (!m_guard) return;
+  const Ref done = Ref::steal(PyObject_CallMethod(m_guard.get(), "give_back", nullptr));
+  if (!done) PyErr_Clear();  // the exception that ended the tuning is the one to see
+}
+
 void LauncherAttempt::before_run() {
   if (!m_guarded) return;
   const Gil gil;

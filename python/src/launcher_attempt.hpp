@@ -32,6 +32,8 @@ class LauncherAttempt final : public detail::Attempt {
 
   /// Puts arguments back ahead of the caller's own run; lock held. Throws ErrorSet.
   void restore();
+  /// Puts arguments back after a tuning that ended with an exception; lock held.
+  void give_back() noexcept;
 
  private:
   [[nodiscard]] PyObject* guard();

@@ -41,6 +41,7 @@ detail::Outcome decide(LauncherState& state, const detail::Call& call, LauncherA
     const NoGil released;
     outcome = detail::decide(*state.session, call, attempt);
   } catch (...) {
+    attempt.give_back();
     try {
       messages.flush();
     } catch (const ErrorSet&) {

@@ -886,3 +886,17 @@ print("bye")
         [sys.executable, path], env=environment, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "bye\n", "")
+
+
+def test_a_callable_object_in_a_key_says_how_to_describe_it(clock):
+    class Scale:
+        def __call__(self, x):
+            return x
+
+    f = disttune.autotune([{"c": 1}, {"c": 2}], lambda x: x, timer=clock)(
+        lambda x, c: clock.spend(c)
+    )
+    with pytest.raises(TypeError, match="register_description"):
+        f(Scale())
+    with pytest.raises(TypeError, match="put what it depends on"):
+        f(print)

@@ -471,6 +471,36 @@ def test_restore_puts_arguments_back_before_every_run(clock):
     assert y == [12], "warm calls are left alone"
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
+def test_restored_arguments_are_put_back_after_a_tuning_that_failed(clock, kind):
+    @disttune.autotune([{"c": 1}, {"c": 2}], None, timer=clock, restore=["y"])
+    def f(y, c):
+        y[0] += 1
+        raise kind("now")
+
+    y = [10]
+    with pytest.raises(KeyboardInterrupt if kind is KeyboardInterrupt else disttune.NoValidConfig):
+        f(y)
+    assert y == [10]
+
+
+def test_a_comparison_may_answer_with_a_truth_value_of_any_kind(clock):
+    numpy = pytest.importorskip("numpy")
+
+    @disttune.autotune(
+        [{"c": 1}, {"c": 2}],
+        None,
+        timer=clock,
+        check=disttune.Check(lambda x: numpy.ones(2), compare=lambda a, b: (a == b).all()),
+    )
+    def f(x, c):
+        clock.spend(10 // c)
+        return numpy.full(2, c)
+
+    f(1)
+    assert [c.status for c in f.result(1).tunings[0].candidates] == ["ok", "wrong_result"]
+
+
 def test_check_refuses_wrong_results(clock):
     @disttune.autotune([{"c": 1}, {"c": 2}, {"c": 3}], None, timer=clock, check=lambda x: x * 2)
     def f(x, c):
