@@ -900,3 +900,56 @@ def test_a_callable_object_in_a_key_says_how_to_describe_it(clock):
         f(Scale())
     with pytest.raises(TypeError, match="put what it depends on"):
         f(print)
+
+
+def test_a_daemon_thread_in_a_tuning_does_not_spoil_the_end_of_the_program(tmp_path):
+    program = """
+import sys, threading, time, disttune
+
+started = threading.Event()
+
+@disttune.autotune([{"b": 1}, {"b": 2}], None, name="f", version="1")
+def f(b):
+    started.set()
+    while len(sys.argv) > 1:
+        time.sleep(0.001)
+
+if len(sys.argv) > 1:
+    threading.Thread(target=f, daemon=True).start()
+    started.wait()
+else:
+    f()
+    print([c.status for c in f.result().tunings[0].candidates])
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    environment = {**os.environ, "TRITON_DIST_AUTOTUNE_HOME": str(tmp_path / "store")}
+
+    def outcome(*arguments):
+        done = subprocess.run(
+            [sys.executable, path, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert outcome("leaves it behind") == (0, "", "")
+    assert outcome() == (0, "['ok', 'ok']\n", "")
+
+
+def test_preparation_that_calls_the_launcher_runs_its_default(clock, monkeypatch):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_WORKERS", "2")
+    seen = []
+
+    def prepare(entry, x):
+        seen.append((entry["c"], f(x)))
+
+    @disttune.autotune([{"c": 3}, {"c": 1}], None, timer=clock, prepare=prepare)
+    def f(x, c):
+        clock.spend(c)
+        return c
+
+    assert f(7) == 1
+    assert sorted(seen) == [(1, 3), (3, 3)]
