@@ -341,6 +341,10 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     void before_final_run() override { before_run(); }
     void decided(std::size_t i) override {
       state.table.put(key, place_of(state, call), state.space[i]);
+      // Calls of the kernel by itself, after the contextual call, take what that has decided.
+      if (in_pass(state))
+        state.table.put(key, Tuned::place_of(place_of_group(call.group), state, call),
+                        state.space[i]);
     }
 
     template <class F>
@@ -398,7 +402,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   /// One word: the group's shape, and the device where the visible ones differ.
   std::uint64_t place(const ProcessGroup* group,
                       const std::remove_reference_t<Args>&... args) const {
-    const std::uint64_t ranks = group == nullptr ? 0 : group->place();
+    const std::uint64_t ranks = ranks_of(*m, group);
     if (!m->devices_differ.load(std::memory_order_relaxed)) [[likely]]
       return ranks;
     return detail::mix(ranks, device_word(m->on(args...)));
@@ -406,8 +410,21 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   static std::uint64_t device_word(const Stream& stream) {
     return static_cast<std::uint64_t>(stream.device ? stream.device->index() : 0) + 1;
   }
+  static bool in_pass(const State& s) noexcept {
+    return s.kernel && detail::current_pass != nullptr;
+  }
+  static std::uint64_t place_of_group(const ProcessGroup* group) noexcept {
+    return group == nullptr ? 0 : group->place();
+  }
+  static std::uint64_t ranks_of(const State& s, const ProcessGroup* group) noexcept {
+    if (in_pass(s)) [[unlikely]]
+      return detail::current_pass->place;
+    return place_of_group(group);
+  }
   static std::uint64_t place_of(const State& s, const detail::Call& call) {
-    const std::uint64_t ranks = call.group == nullptr ? 0 : call.group->place();
+    return place_of(ranks_of(s, call.group), s, call);
+  }
+  static std::uint64_t place_of(std::uint64_t ranks, const State& s, const detail::Call& call) {
     return s.devices_differ.load(std::memory_order_relaxed)
                ? detail::mix(ranks, device_word(call.stream))
                : ranks;

@@ -409,7 +409,7 @@ Measured ColdCall::measure() {
   try {
     Measured measured =
         measure_field({spec, m_target.settings, *m_target.stream.device, m_target.stream, m_field,
-                       m_attempt, journal, m_agreement, m_incumbent});
+                       m_attempt, journal, m_agreement, m_incumbent, m_remains.died_preparing});
     if (measured.winner) {
       const auto& winner = m_field.records()[*measured.winner];
       measured.rank_medians = m_agreement.finish(winner.config.identity().text(),

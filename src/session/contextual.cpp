@@ -86,7 +86,10 @@ using session::Settings;
 
 struct ContextualCall::Impl final : Pass {
   Impl(std::string called, ContextualOptions with, ContextDecided tell)
-      : name(std::move(called)), options(std::move(with)), decided(std::move(tell)) {}
+      : Pass(with.group == nullptr ? 0 : with.group->place()),
+        name(std::move(called)),
+        options(std::move(with)),
+        decided(std::move(tell)) {}
 
   /// Made at the first launch that is not decided.
   struct Tools {
@@ -312,13 +315,13 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
 /// Threads of the outer call may find contexts in another order on another rank.
 void ContextualCall::Impl::take_stock() {
   const std::lock_guard lock(mutex);
-  const auto place = [](const std::unique_ptr<FoundContext>& f) {
+  const auto order = [](const std::unique_ptr<FoundContext>& f) {
     return std::tuple(std::string_view(f->context.kernel().spec().name), f->context.key().text());
   };
   if (!tools->agreement.alone())
     std::ranges::stable_sort(contexts.begin() + static_cast<std::ptrdiff_t>(ordered),
                              contexts.end(),
-                             [&](const auto& a, const auto& b) { return place(a) < place(b); });
+                             [&](const auto& a, const auto& b) { return order(a) < order(b); });
   ordered = contexts.size();
 }
 

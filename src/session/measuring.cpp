@@ -97,10 +97,36 @@ class Measuring {
   void prepare() {
     const auto open = m.field.open();
     if (!m.attempt.can_prepare() || open.empty()) return;
-    prepare_candidates(m.field, open, m.attempt, m.settings.environment.workers);
+    const int workers = m.settings.environment.workers;
+    if (m.one_at_a_time || workers == 1 || open.size() == 1)
+      for (const std::size_t i : open) prepare_noted(i);
+    else
+      prepare_together(open, workers);
     for (const std::size_t i : open)
       if (!m.field.is_open(i)) tell(i, {}, 0, open.size());
     vote(open);
+  }
+
+  /// Where one ends the process, the next one knows that it was one of them.
+  void prepare_together(const std::vector<std::size_t>& open, int workers) {
+    struct Noted {
+      store::Journal& journal;
+      explicit Noted(store::Journal& j) : journal(j) { journal.preparing(); }
+      ~Noted() { journal.prepared(); }
+      Noted(const Noted&) = delete;
+      Noted& operator=(const Noted&) = delete;
+    } const noted(m.journal);
+    prepare_candidates(m.field, open, m.attempt, workers);
+  }
+  /// … and here which.
+  void prepare_noted(std::size_t i) {
+    m.journal.begin(m.field.config(i).identity());
+    prepare_candidates(m.field, {i}, m.attempt, 1);
+    const CandidateRecord& record = m.field.records()[i];
+    if (m.field.is_open(i))
+      m.journal.interrupted();  // not a crash, and nothing measured
+    else
+      m.journal.end(record.config.identity(), record.status, record.reason, {});
   }
 
   /// One untimed run of every open candidate (with `compare`: its result is checked), then a vote.

@@ -30,6 +30,7 @@ struct Assignment {
   store::Journal& journal;
   agree::Agreement& agreement;
   std::optional<std::size_t> incumbent;  ///< field index of the stored winner, measured again
+  bool one_at_a_time = false;            ///< a process died while it prepared several candidates
 };
 
 struct Measured {

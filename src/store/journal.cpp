@@ -139,6 +139,19 @@ Journal::Journal(const fs::path& record_file, const Value& key_text, const Value
 
 Journal::~Journal() = default;
 
+void Journal::note(const std::string& line) noexcept {
+  if (!m_impl) return;
+  const std::lock_guard lock(m_impl->mutex);
+  try {
+    m_impl->write(line);
+  } catch (const std::exception&) {
+    m_impl->broken = true;
+  }
+}
+
+void Journal::preparing() noexcept { note(prepare_line("begin")); }
+void Journal::prepared() noexcept { note(prepare_line("end")); }
+
 void Journal::begin(const Value& candidate) noexcept {
   if (!m_impl) return;
   const std::lock_guard lock(m_impl->mutex);

@@ -29,6 +29,7 @@ struct Remains {
   };
   std::vector<Crash> crashed;
   std::vector<Measured> measured;
+  bool died_preparing = false;  ///< several candidates at once: nobody knows which of them did it
   std::vector<std::filesystem::path> files;  ///< to be removed once the key is decided
 };
 
@@ -59,6 +60,8 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
+  void preparing() noexcept;  ///< several candidates at once, until `prepared`
+  void prepared() noexcept;
   void begin(const Value& candidate) noexcept;  ///< on disk (written, not fsynced) when it returns
   /// `samples_ns`: all of the candidate's that are worth resuming; a later note on the candidate
   /// replaces an earlier one.
@@ -71,6 +74,8 @@ class Journal {
   void close(bool keep) noexcept;
 
  private:
+  void note(const std::string& line) noexcept;
+
   struct Impl;
   struct AtHand;
   std::unique_ptr<Impl> m_impl;

@@ -32,7 +32,7 @@ void number_field(std::string& out, std::string_view name, std::int64_t value) {
 
 /// One line, whatever it is; unknown fields are skipped.
 struct Line {
-  std::string journal, key, policy, begin, end, interrupted, at, status, reason;
+  std::string journal, key, policy, prepare, begin, end, interrupted, at, status, reason;
   std::int64_t version = 0;
   ProcessId process;
   std::vector<std::int64_t> samples_ns;
@@ -44,6 +44,7 @@ Line read_line(std::string_view text) {
   const std::pair<std::string_view, std::string*> texts[] = {{"journal", &out.journal},
                                                              {"key", &out.key},
                                                              {"policy", &out.policy},
+                                                             {"prepare", &out.prepare},
                                                              {"begin", &out.begin},
                                                              {"end", &out.end},
                                                              {"interrupted", &out.interrupted},
@@ -82,7 +83,9 @@ class Fold {
   }
 
   void note(const Line& line) {
-    if (!line.begin.empty()) {
+    if (!line.prepare.empty()) {
+      m_out.preparing = line.prepare == "begin";
+    } else if (!line.begin.empty()) {
       m_out.begun = {Value::parse(line.begin), line.at};
     } else if (!line.end.empty()) {
       ended(line);
@@ -162,6 +165,12 @@ std::string end_line(const Value& candidate, Status status, std::string_view rea
 std::string interrupted_line(const Value& candidate) {
   std::string out;
   text_field(out, "interrupted", candidate.text());
+  return out + "}\n";
+}
+
+std::string prepare_line(std::string_view what) {
+  std::string out;
+  text_field(out, "prepare", what);
   return out + "}\n";
 }
 

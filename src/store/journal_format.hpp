@@ -28,6 +28,8 @@ namespace disttune::store {
 [[nodiscard]] std::string end_line(const Value& candidate, Status status, std::string_view reason,
                                    std::span<const std::int64_t> samples_ns);
 [[nodiscard]] std::string interrupted_line(const Value& candidate);
+/// `what`: "begin" or "end".
+[[nodiscard]] std::string prepare_line(std::string_view what);
 
 /// A journal as far as it can be read.
 struct JournalContent {
@@ -39,6 +41,7 @@ struct JournalContent {
   std::string at;                           ///< UTC of its first line
   std::string key;                          ///< canonical text, unchecked
   std::optional<InFlight> begun;            ///< begun and neither ended nor interrupted
+  bool preparing = false;                   ///< begun and not ended
   std::vector<Remains::Measured> measured;  ///< under the policy asked for
   std::vector<Value> ended;                 ///< under any policy
 };

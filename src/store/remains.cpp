@@ -85,7 +85,9 @@ void add(Remains& out, JournalContent journal, Owner owner) {
                   [&](const Remains::Measured& m) { return m.candidate == measured.candidate; });
     out.measured.push_back(std::move(measured));
   }
-  if (!journal.begun || owner != Owner::died) return;
+  if (owner != Owner::died) return;
+  out.died_preparing |= journal.preparing;
+  if (!journal.begun) return;
   const Value& candidate = journal.begun->candidate;
   std::erase_if(out.crashed, [&](const Remains::Crash& c) { return c.candidate == candidate; });
   out.crashed.push_back({candidate, journal.begun->at,

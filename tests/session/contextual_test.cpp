@@ -619,6 +619,31 @@ class ContextualRanks : public Session {
   std::function<bool(int, const std::string&, int)> fails;
 };
 
+TEST_F(ContextualRanks, WhatAKernelChoseAloneDoesNotCountInTheCall) {
+  cost = [](int r, const std::string&, int block) {
+    return block == 2 ? 150 : block == (r == 0 ? 1 : 4) ? 100 : 900;
+  };
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = tuned_kernel(
+                       "k", tiles({1, 2, 4}), [](int n) { return n; },
+                       [this, r = g.rank()](const Tile& t, int) {
+                         at(r).launches["k"].push_back(t.block);
+                         at(r).clock.advance(std::chrono::nanoseconds(cost(r, "k", t.block)));
+                       })
+                       .timer(at(g.rank()).clock.reader())
+                       .store((root / std::to_string(g.rank())).string());
+    k(1);
+    contextual("step", options(g), [&] { k(1); })();
+    k(1);
+  });
+  for (int r = 0; r < k_ranks; ++r) {
+    EXPECT_EQ(testing::what(errors[static_cast<std::size_t>(r)]), "");
+    const auto& blocks = at(r).launches["k"];
+    EXPECT_EQ(blocks[blocks.size() - 2], 2) << "the call's last run";
+    EXPECT_EQ(blocks.back(), 2) << "a call by itself afterwards";
+  }
+}
+
 TEST_F(ContextualRanks, TheSlowestRankDecides) {
   // Rank 0 alone would take 1, rank 1 alone 4; the maximum is least for 2.
   cost = [](int r, const std::string&, int block) { return r == 0 ? block * 100 : 500 / block; };

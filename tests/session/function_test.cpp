@@ -368,6 +368,35 @@ TEST_F(Function, PreparationThatCallsTheLauncherRunsItsDefault) {
   EXPECT_EQ(prepared, 3);
 }
 
+TEST_F(Function, ACandidateWhosePreparationEndsTheProcessIsFoundAndSkipped) {
+  set("WORKERS", "2");
+  const auto make = [] {
+    return autotune(
+               "prepared", Space<Tile>{{3}, {1}, {2}, {4}}, [](int n) { return n; },
+               [](const Tile& t, int) { return t.block; })
+        .version("1")
+        .prepare([](const Tile& t, int) {
+          if (t.block == 2) ::_exit(9);
+        });
+  };
+  // The first process does not know which of two it was, the second prepares one at a time.
+  for (int process = 0; process < 2; ++process) {
+    if (const pid_t child = ::fork(); child == 0) {
+      make()(8);
+      ::_exit(0);
+    } else {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ASSERT_EQ(WEXITSTATUS(status), 9);
+    }
+  }
+  const auto tuned = make();
+  tuned(8);
+  const auto candidates = tuned.result(8)->tunings[0].candidates;
+  EXPECT_EQ(candidates[2].status, Status::crashed);
+  for (const std::size_t i : {0, 1, 3}) EXPECT_EQ(candidates[i].status, Status::ok);
+}
+
 TEST_F(Function, ALauncherMayMeetANewKeyWhileTheProcessEnds) {
   if (const pid_t child = ::fork(); child == 0) {
     static auto& late = *new auto(autotune(

@@ -156,6 +156,10 @@ void set_interrupt_hook(std::function<void()> hook);
 /// A contextual call in progress, as a tuned kernel's miss sees it.
 class Pass {
  public:
+  explicit Pass(std::uint64_t ranks) noexcept : place(ranks) {}
+  /// ProcessGroup::place of those who decide together, 0: this rank alone. What a kernel has chosen
+  /// otherwise does not count in the call.
+  const std::uint64_t place;
   virtual void answer(const Launcher& kernel, const Call& call, Attempt& attempt) = 0;
 
  protected:
