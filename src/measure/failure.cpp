@@ -10,7 +10,7 @@
 
 #include "core/text.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 
 std::string type_name(const std::exception& error) {
@@ -41,4 +41,4 @@ VisitEnd failure_of(std::string_view stage, const std::exception& error) {
           core::bounded(describe_exception(stage, error))};
 }
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -7,7 +7,7 @@
 
 #include "measure/stopwatch.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 /// "stage: type: message"; "stage: type" where there is no message.
 [[nodiscard]] std::string describe_exception(std::string_view stage, const std::exception& error);
@@ -15,4 +15,4 @@ namespace disttune::measure {
 /// is `launch_failed`.
 [[nodiscard]] VisitEnd failure_of(std::string_view stage, const std::exception& error);
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 bool Gate::close(std::chrono::nanoseconds bound) {
   if (m_closed) return true;
@@ -25,4 +25,4 @@ void Gate::open() noexcept {
   m_timer.release();
 }
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -7,7 +7,7 @@
 #include "disttune/device.hpp"
 #include "measure/gate_watchdog.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 /// Closed: what is queued waits on the device, so the host's launch time is not in a sample.
 /// Between `close` and `open` nothing of ours may wait for the device (with one hardware queue a
@@ -46,4 +46,4 @@ class Gate {
   bool m_stalled = false;
 };
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 
 // A scripted clock moves without telling anybody, so a thread that lives by it has to look.
@@ -120,4 +120,4 @@ bool GateWatchdog::disarm() noexcept {
   return std::exchange(m_runner->fired, false);
 }
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

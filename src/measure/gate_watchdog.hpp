@@ -7,7 +7,7 @@
 
 #include "disttune/device.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 /// Reads a monotonic clock. Called from the watchdog's thread too. Empty: std::chrono's.
 using Now = std::function<Deadline()>;
@@ -40,4 +40,4 @@ class GateWatchdog {
   std::unique_ptr<Runner> m_runner;
 };
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

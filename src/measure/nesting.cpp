@@ -2,7 +2,7 @@
 
 #include "measure/stopwatch.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 thread_local Nesting* t_innermost = nullptr;
 }  // namespace
@@ -34,4 +34,4 @@ void stand_in_sample() noexcept {
   if (t_innermost != nullptr) t_innermost->stand_in();
 }
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

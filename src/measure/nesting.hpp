@@ -4,7 +4,7 @@
 
 #include "measure/gate.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 /// One measurement of this thread, for its scope. Beginning one inside another spoils the outer
 /// one's sample at hand.
@@ -34,4 +34,4 @@ class Nesting {
   bool m_accept_stand_ins = false;
 };
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

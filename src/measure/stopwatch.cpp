@@ -14,7 +14,7 @@
 #include "measure/nesting.hpp"
 #include "measure/waiting.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 
 using core::Retry;
@@ -406,4 +406,4 @@ std::string_view Stopwatch::gate() const noexcept {
   return m_impl->gate.used() ? m_impl->timer->gate() : "none";
 }
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -37,7 +37,7 @@
 #include "disttune/device.hpp"
 #include "disttune/selector.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 struct Policy {
   bool cold = false;        ///< flush the cache before each timed run
@@ -124,4 +124,4 @@ void spoil_sample() noexcept;
 /// see `Stopwatch::accept_stand_ins`.
 void stand_in_sample() noexcept;
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 constexpr std::chrono::milliseconds k_poll_interval{100};
 }  // namespace
@@ -29,4 +29,4 @@ void Waiting::catch_up(std::chrono::nanoseconds patience) {
   m_leftover.clear();
 }
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

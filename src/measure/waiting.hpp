@@ -9,7 +9,7 @@
 
 #include "disttune/device.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 /// Carries an exception that is not the candidate's past the place where candidates fail.
 struct Passing {
@@ -64,4 +64,4 @@ class Waiting {
   std::string m_leftover;
 };
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -319,7 +319,7 @@ detail::Outcome ColdCall::miss_without_tuning() {
 /// Untimed; nothing is stored. With ranks the first candidate that works on all of them.
 detail::Outcome ColdCall::first_that_works() {
   refuse_capture();
-  measure::Stopwatch watch(m_target.stream, m_target.settings.stopwatch_policy(), 1);
+  timing::Stopwatch watch(m_target.stream, m_target.settings.stopwatch_policy(), 1);
   CheckedAttempt checked(m_attempt);
   detail::Attempt& attempt =
       m_target.settings.checked ? static_cast<detail::Attempt&>(checked) : m_attempt;
@@ -357,9 +357,9 @@ void ColdCall::resume_alone() {
 detail::Outcome ColdCall::tune() {
   refuse_capture();
   const auto turn = DeviceTurn::take(*m_target.stream.device, m_target.key.hardware,
-                                     !measure::inside_visit() && !preparing(), m_agreement.alone());
+                                     !timing::inside_visit() && !preparing(), m_agreement.alone());
   if (!turn) {
-    measure::stand_in_sample();
+    timing::stand_in_sample();
     return {0, false, "busy", false};
   }
   const auto& spec = m_target.launcher.spec;

@@ -199,7 +199,7 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
     if (m_kept_choice != nullptr) m_kept_choice->lost();
     throw;
   } catch (const std::exception& e) {
-    m_tuning->finish(step, core::sample_of(measure::failure_of("launch", e).status));
+    m_tuning->finish(step, core::sample_of(timing::failure_of("launch", e).status));
     m_moved = true;
     failed(i, e);
     return false;
@@ -252,7 +252,7 @@ void Context::run_stand_in(detail::Attempt& attempt) {
 /// Nothing launches candidate `i` on this rank any more. Before the vote that is all that peers
 /// hear of it; in a batch the failed visit tells them.
 void Context::failed(std::size_t i, const std::exception& error) {
-  const auto [status, reason] = measure::failure_of("launch", error);
+  const auto [status, reason] = timing::failure_of("launch", error);
   m_agreement.candidate_failed(static_cast<std::uint32_t>(i));
   m_log.line(fmt::format("{} {}: {}", line_about(i), to_string(status), reason));
   m_reasons[i] = reason;
@@ -260,12 +260,12 @@ void Context::failed(std::size_t i, const std::exception& error) {
   if (m_phase == Phase::found || m_phase == Phase::first_runs) m_field.end(i, status, reason);
 }
 
-measure::Stopwatch& Context::stopwatch(const Stream& stream) {
+timing::Stopwatch& Context::stopwatch(const Stream& stream) {
   auto& timed = m_watches[{stream.device.get(), stream.handle}];
   if (!timed.watch) {
-    measure::Policy policy = m_settings.stopwatch_policy();
+    timing::Policy policy = m_settings.stopwatch_policy();
     policy.poll = [this] { m_agreement.poll(); };
-    timed.watch = std::make_unique<measure::Stopwatch>(stream, policy, k_samples_a_pass);
+    timed.watch = std::make_unique<timing::Stopwatch>(stream, policy, k_samples_a_pass);
   }
   return *timed.watch;
 }

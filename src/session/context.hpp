@@ -107,7 +107,7 @@ class Context {
   [[nodiscard]] bool blocked() const noexcept { return m_inner != nullptr && m_inner->open(); }
   [[nodiscard]] std::size_t first_admitted() const noexcept;
   [[nodiscard]] std::string line_about(std::size_t i) const;
-  [[nodiscard]] measure::Stopwatch& stopwatch(const Stream& stream);
+  [[nodiscard]] timing::Stopwatch& stopwatch(const Stream& stream);
   void conclude();
 
   const detail::Launcher& m_kernel;
@@ -125,7 +125,7 @@ class Context {
   std::size_t m_next_first_run = 0;
   std::unique_ptr<Tuning> m_tuning;
   struct Timed {
-    std::unique_ptr<measure::Stopwatch> watch;
+    std::unique_ptr<timing::Stopwatch> watch;
     std::vector<std::optional<Step>> pending;  ///< timed since the last `collect`; none: dropped
   };
   std::map<std::pair<const Device*, void*>, Timed> m_watches;

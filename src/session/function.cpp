@@ -63,7 +63,7 @@ detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Cal
         TuningMark::innermost().empty()
             ? std::string("another thread is tuning it and seems to wait for this call")
             : fmt::format("this thread is tuning {}", TuningMark::innermost())));
-  measure::stand_in_sample();
+  timing::stand_in_sample();
   return {0, false, "busy", false};
 }
 
@@ -103,7 +103,7 @@ detail::Outcome fly(detail::LauncherState& launcher, const detail::Call& call,
   try {
     const std::string shown = fmt::format("'{}' for key {}", launcher.spec.name, call.key.text());
     const TuningMark marked(mark, shown);
-    if (measure::inside_visit()) measure::spoil_sample();
+    if (timing::inside_visit()) timing::spoil_sample();
     const detail::Outcome outcome = ColdCall(launcher, call, attempt).run();
     if (outcome.decided) attempt.decided(outcome.candidate);
     land(launcher, name, flight, outcome, nullptr);
@@ -138,7 +138,7 @@ Outcome decide(const Launcher& launcher, const Call& call, Attempt& attempt) {
     bool mine = false;
     const auto flight = session::board(state, name, mine);
     if (mine) return session::fly(state, call, attempt, name, mark, *flight);
-    if (measure::inside_visit() || session::preparing()) return session::stand_in(state.spec, call);
+    if (timing::inside_visit() || session::preparing()) return session::stand_in(state.spec, call);
     if (const auto outcome = session::wait_for(*flight, state, call, attempt)) return *outcome;
   }
 }

@@ -76,8 +76,8 @@ class Measuring {
   }
 
  private:
-  static measure::Policy policy_of(const Assignment& a) {
-    measure::Policy policy = a.settings.stopwatch_policy();
+  static timing::Policy policy_of(const Assignment& a) {
+    timing::Policy policy = a.settings.stopwatch_policy();
     policy.poll = [&a] { a.agreement.poll(); };
     policy.alone = a.agreement.alone();
     return policy;
@@ -236,8 +236,8 @@ class Measuring {
   }
 
   /// A lost device is somebody's doing: the error names the configuration.
-  measure::VisitEnd visit(std::size_t i, const Visit& visit, detail::Attempt& attempt,
-                          std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
+  timing::VisitEnd visit(std::size_t i, const Visit& visit, detail::Attempt& attempt,
+                         std::span<std::int64_t> samples, std::span<std::int64_t> host_ns) {
     try {
       WatchedAttempt watched(attempt);
       auto end = m_watch->visit(visit, watched, samples, host_ns);
@@ -325,8 +325,8 @@ class Measuring {
   }
 
   const Assignment& m;
-  measure::Policy m_policy;
-  std::optional<measure::Stopwatch> m_watch;
+  timing::Policy m_policy;
+  std::optional<timing::Stopwatch> m_watch;
   std::size_t m_room = 0;                ///< samples that fit in it
   std::optional<std::size_t> m_unended;  ///< the last whose work had not ended in time
   Clock::time_point m_start;

@@ -56,8 +56,8 @@ Settings settings_of(const detail::LauncherOptions& options, const Defaults& def
   return s;
 }
 
-measure::Policy Settings::stopwatch_policy() const {
-  measure::Policy policy;
+timing::Policy Settings::stopwatch_policy() const {
+  timing::Policy policy;
   policy.cold = cold;
   policy.graph = graph;
   policy.host_clock = host_clock;

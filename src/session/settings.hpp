@@ -25,7 +25,7 @@ struct Settings {
   std::function<std::int64_t()> clock;
   std::string clock_name;  ///< of `clock`, for messages
 
-  [[nodiscard]] measure::Policy stopwatch_policy() const;
+  [[nodiscard]] timing::Policy stopwatch_policy() const;
   /// What times are read from, for messages.
   [[nodiscard]] std::string clock_text(const Device& device) const;
   /// The part of the key that says what a time means: {"cache", "clock", "launch"}.

@@ -78,7 +78,7 @@ Measurement summarize(std::vector<std::int64_t> samples) {
 Measurement measure_once(const std::function<void()>& run, const MeasureOptions& o,
                          agree::Agreement& agreement, const core::Environment& environment) {
   const Stream stream = o.stream.device ? o.stream : host();
-  measure::Policy policy;
+  timing::Policy policy;
   policy.cold = o.cache == "cold";
   // With a hot cache the whole visit behind one gate is the steadiest state there is.
   policy.alone = policy.cold && agreement.alone();
@@ -89,11 +89,11 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
       std::chrono::duration<double>(environment.timeout_seconds));
   policy.poll = [&] { agreement.poll(); };
   const auto turn = DeviceTurn::take(*stream.device, stream.device->fingerprint(),
-                                     !measure::inside_visit() && !preparing(), agreement.alone());
+                                     !timing::inside_visit() && !preparing(), agreement.alone());
   if (!turn)
     throw Error(
         "disttune: measure() inside a launcher that is being tuned in another thread's turn");
-  measure::Stopwatch watch(stream, policy, static_cast<std::size_t>(o.repeat));
+  timing::Stopwatch watch(stream, policy, static_cast<std::size_t>(o.repeat));
   PlainRun attempt(run);
   auto selector = std::make_unique<OneVisit>(o.warmup, o.repeat);
   const OneVisit& seen = *selector;

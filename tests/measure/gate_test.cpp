@@ -17,7 +17,7 @@
 #  define DISTTUNE_CLANG_TSAN 0
 #endif
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 
 using core::Retry;
@@ -352,4 +352,4 @@ TEST(Timed, wrong_numbers_are_refused) {
 }
 
 }  // namespace
-}  // namespace disttune::measure
+}  // namespace disttune::timing

@@ -14,7 +14,7 @@
 #include "disttune/testing/scripted_device.hpp"
 #include "measure/stopwatch.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 
 using namespace std::chrono_literals;
 
@@ -85,4 +85,4 @@ inline Taken visit(Stopwatch& watch, detail::Attempt& attempt, Visit v) {
 
 using Log = std::vector<std::string>;
 
-}  // namespace disttune::measure
+}  // namespace disttune::timing

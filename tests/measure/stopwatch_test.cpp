@@ -8,7 +8,7 @@
 
 #include "measure/rig.hpp"
 
-namespace disttune::measure {
+namespace disttune::timing {
 namespace {
 
 using core::Retry;
@@ -506,4 +506,4 @@ TEST(Stopwatch, without_a_device_the_host_is_timed) {
 }
 
 }  // namespace
-}  // namespace disttune::measure
+}  // namespace disttune::timing
