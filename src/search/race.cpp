@@ -48,6 +48,7 @@ RaceSelector::RaceSelector(Problem problem)
       m_random(m_problem.candidates) {
   check_problem(m_problem);
   m_runners.resize(m_problem.candidates);
+  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): of a checked problem only
   m_runs_left = m_problem.candidates * (std::size_t{m_problem.untimed} + m_problem.timed);
   plan_screen();
 }

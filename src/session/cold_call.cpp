@@ -388,6 +388,7 @@ void ColdCall::name_slow_rank(std::vector<RankMedian> medians) const {
   if (medians.size() < 2) return;
   std::ranges::sort(medians, {}, &RankMedian::median_ns);
   const auto& slowest = medians.back();
+  // NOLINTNEXTLINE(bugprone-integer-division): an index
   const auto typical = static_cast<double>(medians[(medians.size() - 1) / 2].median_ns);
   const double excess = static_cast<double>(slowest.median_ns) / typical - 1;
   if (excess > 0.03)

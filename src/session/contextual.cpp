@@ -27,8 +27,6 @@
 namespace disttune::session {
 namespace {
 
-using core::Mode;
-
 detail::LauncherOptions launcher_options(const ContextualOptions& o) {
   detail::LauncherOptions out;
   out.warmup = o.n_warmup;

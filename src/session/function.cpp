@@ -46,7 +46,7 @@ void land(detail::LauncherState& launcher, const std::string& name, Flight& flig
     launcher.flights.erase(name);
   }
   const std::lock_guard lock(flight.mutex);
-  flight.outcome = std::move(outcome);
+  flight.outcome = outcome;
   flight.error = std::move(error);
   flight.done = true;
   flight.ended.notify_all();

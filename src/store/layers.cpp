@@ -100,7 +100,7 @@ bool is_there(const fs::path& file) {
   return file_calls().stat(file.c_str(), &about) == 0;
 }
 
-std::string joined(std::string a, const std::string& b) {
+std::string joined(const std::string& a, const std::string& b) {
   if (a.empty()) return b;
   return b.empty() ? a : a + "; " + b;
 }
