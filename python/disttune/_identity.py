@@ -8,9 +8,7 @@ program finds its records again in every process.
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
-import difflib
 import functools
 import hashlib
 import inspect
@@ -57,17 +55,12 @@ def identity(
         With both given the identity is exactly these two, so that a launcher written in C++ under
         the same name and version shares the record. One alone is added to the other parts.
     ignore
-        Names of captured variables, and of parameters with defaults, that do not count.
+        Captured names that do not count.
 
     Returns
     -------
     dict
         Part to text. Short values are kept readable, long ones as ``sha256:…``.
-
-    Raises
-    ------
-    ValueError
-        Nothing that ``fn`` reaches has a name of ``ignore``.
     """
     if name is not None and version is not None:
         return {"name": name, "version": version}
@@ -76,26 +69,8 @@ def identity(
         parts["name"] = name
     if version is not None:
         parts["version"] = version
-    walk = _Walk(fn, key_fn, frozenset(ignore))
-    parts.update(walk.parts())
-    unknown = walk.unknown(ignore)
-    if unknown:  # or they stand behind others that are ignored
-        everything = _Walk(fn, key_fn, frozenset())
-        everything.parts()
-        unknown = everything.unknown(unknown)
-        if unknown:
-            raise ValueError(_no_such_name(fn, unknown, sorted(everything.names)))
+    parts.update(_Walk(fn, key_fn, frozenset(ignore)).parts())
     return _bounded(parts)
-
-
-def _no_such_name(fn: Any, unknown: list[str], known: list[str]) -> str:
-    close = difflib.get_close_matches(unknown[0], known)
-    hint = f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
-    shown = ", ".join(known[:20]) or "nothing"
-    return (
-        f"disttune: autotune(ignore={unknown!r}): {qualified_name(fn)} captures no such name, nor "
-        f"does what it reaches{hint}; captured are {shown}{', …' if len(known) > 20 else ''}"
-    )
 
 
 def digest_of(fn: Any) -> tuple[str, str]:
@@ -191,9 +166,6 @@ class _Walk:
         self._state: set[tuple[int, str]] = set()
         self._queue: deque[_Reached] = deque()
         self._extra: dict[str, str] = {}
-        #: What `ignore` may name; there is more where a launcher has no code to look at.
-        self.names: set[str] = set()
-        self._opaque = False
         #: What was walked stays alive until the walk ends, so that no id is used twice.
         self._alive: list[Any] = []
 
@@ -211,10 +183,6 @@ class _Walk:
         out.update(rendered)
         return out
 
-    def unknown(self, names: Iterable[str]) -> list[str]:
-        """Return those names that nothing of the walk had, as far as that is certain."""
-        return [] if self._opaque else [name for name in names if name not in self.names]
-
     # -- roots ---------------------------------------------------------------------------------
 
     def _root(self, fn: Any, label: str) -> None:
@@ -222,8 +190,7 @@ class _Walk:
         if isinstance(fn, functools.partial):
             for index, value in enumerate(fn.args):
                 self._extra[f"{prefix}argument {index}"] = self._value_text(value)
-            self.names.update(fn.keywords)
-            for keyword in sorted(set(fn.keywords) - self._ignore):
+            for keyword in sorted(fn.keywords):
                 self._extra[f"{prefix}argument {keyword}"] = self._value_text(fn.keywords[keyword])
             self._root(fn.func, label)
             return
@@ -240,7 +207,6 @@ class _Walk:
             self._note_kernel(fn, prefix)
             return
         call = inspect.getattr_static(type(fn), "__call__", None)
-        self._opaque |= not label and not isinstance(call, types.FunctionType)
         if isinstance(fn, type):
             self._extra[f"{prefix}source"] = _class_digest(fn)
         elif isinstance(call, types.FunctionType):
@@ -288,10 +254,6 @@ class _Walk:
     def _explore(self, reached: _Reached) -> None:
         fn = reached.fn
         uses = Uses(fn.__code__)
-        self.names.update(fn.__code__.co_freevars, uses.stored, _parameters_with_defaults(fn))
-        self.names.update(
-            n for n in uses.globals if n in fn.__globals__ or not hasattr(builtins, n)
-        )
         written = reached.source.written if reached.source is not None else frozenset()
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
@@ -310,8 +272,8 @@ class _Walk:
             self._take(reached, captured, uses.globals, written)
             if name in uses.stored:
                 self._state.add(place)
-        for name, value in _parameters_with_defaults(fn).items():
-            for item in functions_in(value) if name not in self._ignore else ():
+        for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
+            for item in functions_in(value):
                 if self._in_scope(item):
                     self._enqueue(item, None)
 
@@ -341,7 +303,6 @@ class _Walk:
             for attribute in chain:
                 if not isinstance(holder, types.ModuleType) or _dunder(attribute):
                     break
-                self.names.add(attribute)
                 value = vars(holder).get(attribute)
                 if isinstance(value, types.ModuleType):
                     holder = value
@@ -392,9 +353,14 @@ class _Walk:
         prefix = f"{label} " if label else ""
         text = reached.source.text if reached.source is not None else code_text(fn.__code__)
         out[label or "source"] = "sha256:" + _sha256(text)
-        for name, value in _parameters_with_defaults(fn).items():
-            if name not in self._ignore:
-                out[f"{prefix}default {name}"] = self._value_text(value)
+        parameters = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        defaults = fn.__defaults__ or ()
+        for name, value in zip(
+            parameters[len(parameters) - len(defaults) :], defaults, strict=True
+        ):
+            out[f"{prefix}default {name}"] = self._value_text(value)
+        for name, value in sorted((fn.__kwdefaults__ or {}).items()):
+            out[f"{prefix}default {name}"] = self._value_text(value)
         for captured in reached.captured:
             if captured.closure:
                 out[f"{prefix}closure {captured.name}"] = self._captured_text(captured)
@@ -464,13 +430,6 @@ def _text_of(value: Any) -> str | None:
 
 def _dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-def _parameters_with_defaults(fn: types.FunctionType) -> dict[str, Any]:
-    positional = fn.__code__.co_varnames[: fn.__code__.co_argcount]
-    defaults = fn.__defaults__ or ()
-    named = zip(positional[len(positional) - len(defaults) :], defaults, strict=True)
-    return {**dict(named), **dict(sorted((fn.__kwdefaults__ or {}).items()))}
 
 
 def _module_name_of_globals(fn: types.FunctionType) -> str:

@@ -104,53 +104,6 @@ def test_S7_products_of_one_factory_differ_by_what_they_captured():
     assert parts(make(3), ignore=["m"]) == parts(make(4), ignore=["m"])
 
 
-LISTED = 3
-
-
-def helper_with_a_name(x, step=1):
-    return x + LISTED + step
-
-
-def test_ignored_names_leave_out_what_is_captured_in_any_way():
-    def make(rank, *, tile=1):
-        def launch(x, cfg, rank=rank, *, tile=tile):
-            return helper_with_a_name(x) + rank + tile
-
-        return launch
-
-    names = ["rank", "tile"]
-    assert parts(make(1), ignore=names) == parts(make(2, tile=3), ignore=names)
-    assert parts(make(1), ignore=["tile"]) != parts(make(2), ignore=["tile"])
-    assert parts(make(1), ignore=["step", "LISTED"]) != parts(make(1))
-    with_rank = [functools.partial(make(1), rank=n) for n in (1, 2)]
-    assert parts(with_rank[0]) != parts(with_rank[1])
-    assert parts(with_rank[0], ignore=["rank"]) == parts(with_rank[1], ignore=["rank"])
-
-
-def test_a_name_that_nothing_captures_cannot_be_ignored():
-    def make(rank, unbound=False):
-        def launch(x, cfg):
-            nonlocal later
-            later = [helper_with_a_name(i) for i in range(x)]
-            return rank, not_defined_yet, os.sep, lambda: inner  # noqa: F821
-
-        if not unbound:
-            later = inner = 1
-        return launch
-
-    known = ["rank", "later", "inner", "not_defined_yet", "os", "sep", "LISTED", "step"]
-    assert parts(make(1), ignore=known)
-    assert parts(make(1, unbound=True), ignore=known)
-    assert parts(make(1), ignore=["helper_with_a_name", "LISTED"])  # behind the other
-    for name in ("rnak", "x", "i", "range", "len"):
-        with pytest.raises(ValueError, match=rf"ignore=\['{name}'\]"):
-            parts(make(1), ignore=["rank", name])
-    with pytest.raises(ValueError, match=r"make.*launch captures no such .*did you mean 'rank'"):
-        parts(make(1), ignore=["rnak"])
-    assert parts(len, ignore=["anything"])  # its code is not known
-    assert parts(make(1), version="1", name="f", ignore=["anything"])
-
-
 def test_S19_equal_names_in_two_modules_differ(tmp_path):
     one = load(tmp_path, PLAIN, "first")
     two = load(tmp_path, PLAIN, "second")

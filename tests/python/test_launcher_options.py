@@ -88,20 +88,6 @@ def test_generators_and_mappings_of_any_kind_are_spaces(clock):
     assert f.config_space == [{"c": 1}, {"c": 2}]
 
 
-def test_a_name_that_is_not_captured_cannot_be_ignored(clock):
-    rank = 3
-    calls = []
-
-    @disttune.autotune([{"c": 1}], None, timer=clock, ignore=["rnak", "rank"])
-    def f(c):
-        calls.append(rank)
-
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"ignore=\['rnak'\].*did you mean 'rank'"):
-            f()
-    assert calls == []
-
-
 def test_key_and_prune_functions_are_checked():
     with pytest.raises(TypeError, match=r"disttune\.key\('x', 'y'\)"):
         disttune.autotune([{"c": 1}], ["x", "y"])
