@@ -15,8 +15,8 @@ namespace disttune::session {
                                         std::uint64_t store_id);
 
 /// Whether a rank is stuck (`stuck`: why this one is, or empty), and whether all have launched the
-/// same. Either ends the call alike on all ranks: throws NoValidConfig, or Mismatch that names what
-/// differs. `contexts` are in an order that all ranks share.
+/// same. Either ends the call alike on all ranks: throws NoValidConfig, or Disagreement that
+/// names what differs. `contexts` are in an order that all ranks share.
 void compare_pass(agree::Agreement& agreement, const std::string& call, const Contexts& contexts,
                   std::string stuck);
 

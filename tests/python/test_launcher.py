@@ -912,7 +912,7 @@ started = threading.Event()
 def f(b):
     started.set()
     while len(sys.argv) > 1:
-        time.sleep(0.001)
+        time.sleep(0.001)  # not for time: each end of it asks for the lock that the end takes away
 
 if len(sys.argv) > 1:
     threading.Thread(target=f, daemon=True).start()
