@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +9,8 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "core/fork.hpp"
 
 namespace disttune::timing {
 namespace {
@@ -75,7 +76,7 @@ struct GateWatchdog::Runner {
 
   const Now& now;
   const bool scripted;
-  const pid_t process = getpid();
+  const std::uint64_t process = core::fork_count();
   std::mutex mutex;
   std::condition_variable wake;
   StreamTimer* timer = nullptr;  // the closed gate, if any
@@ -93,11 +94,11 @@ GateWatchdog::GateWatchdog(Now now) : m_now(std::move(now)), m_scripted(bool(m_n
 GateWatchdog::~GateWatchdog() {
   // In a forked child the thread does not exist and the mutex may be held for ever by its ghost:
   // neither can be destroyed.
-  if (m_runner && m_runner->process != getpid()) static_cast<void>(m_runner.release());
+  if (m_runner && m_runner->process != core::fork_count()) static_cast<void>(m_runner.release());
 }
 
 void GateWatchdog::arm(StreamTimer& timer, std::chrono::nanoseconds bound) {
-  if (m_runner && m_runner->process != getpid()) static_cast<void>(m_runner.release());
+  if (m_runner && m_runner->process != core::fork_count()) static_cast<void>(m_runner.release());
   if (!m_runner) m_runner = std::make_unique<Runner>(m_now, m_scripted);
   progress();
   {
@@ -114,7 +115,7 @@ void GateWatchdog::progress() noexcept {
 }
 
 bool GateWatchdog::disarm() noexcept {
-  if (!m_runner || m_runner->process != getpid()) return false;
+  if (!m_runner || m_runner->process != core::fork_count()) return false;
   const std::lock_guard lock(m_runner->mutex);
   m_runner->timer = nullptr;
   return std::exchange(m_runner->fired, false);

@@ -252,7 +252,7 @@ void ColdCall::look_up() {
   const auto& spec = m_target.launcher.spec;
   m_lookup = m_target.store.load(spec.name, m_target.key);
   if (!m_lookup.record) {
-    const std::lock_guard lock(m_target.launcher.mutex);
+    const std::lock_guard lock(m_target.launcher.records_mutex);
     if (const auto kept = m_target.launcher.unstored.find(m_target.key.text());
         kept != m_target.launcher.unstored.end())
       m_lookup.record = kept->second;
@@ -464,7 +464,7 @@ void ColdCall::keep(TuningRecord tuning) {
   if (m_writer) {
     save(record);
   } else {
-    const std::lock_guard lock(m_target.launcher.mutex);
+    const std::lock_guard lock(m_target.launcher.records_mutex);
     m_target.launcher.written_elsewhere.insert_or_assign(m_target.key.text(), record);
   }
   const bool stored = m_writer && m_target.store.root();
@@ -481,7 +481,7 @@ void ColdCall::save(const Record& record) {
     observe::message(Level::warning, fmt::format("disttune: '{}': {}", spec.name, saved.problem),
                      fmt::format("store {}", m_target.store.root().value_or("-").string()));
   if (!saved.file.empty()) return;
-  const std::lock_guard lock(m_target.launcher.mutex);
+  const std::lock_guard lock(m_target.launcher.records_mutex);
   m_target.launcher.unstored.insert_or_assign(m_target.key.text(), record);
 }
 

@@ -1,6 +1,5 @@
 // The function-level entry points: one tuning a key at a time, whoever else asks for it waits.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -29,21 +28,20 @@ std::string flight_name(const detail::Call& call) {
 /// Joins the key's flight, or starts it (`mine`).
 std::shared_ptr<Flight> board(detail::LauncherState& launcher, const std::string& name,
                               bool& mine) {
-  const std::lock_guard lock(launcher.mutex);
-  auto& flight = launcher.flights[name];
-  mine = flight == nullptr || flight->process != ::getpid();
-  if (mine) {
-    flight = std::make_shared<Flight>();
-    flight->process = ::getpid();
-  }
+  Flights& flights = launcher.flights.get();
+  const std::lock_guard lock(flights.mutex);
+  auto& flight = flights.by_name[name];
+  mine = flight == nullptr;
+  if (mine) flight = std::make_shared<Flight>();
   return flight;
 }
 
 void land(detail::LauncherState& launcher, const std::string& name, Flight& flight,
           std::optional<detail::Outcome> outcome, std::exception_ptr error) {
   {
-    const std::lock_guard lock(launcher.mutex);
-    launcher.flights.erase(name);
+    Flights& flights = launcher.flights.get();
+    const std::lock_guard lock(flights.mutex);
+    flights.by_name.erase(name);
   }
   const std::lock_guard lock(flight.mutex);
   flight.outcome = outcome;
@@ -204,7 +202,7 @@ std::optional<Record> result(const Launcher& launcher, const Call& call) {
   if (auto lookup = target.store.load(launcher.spec().name, target.key); lookup.record)
     return lookup.record;
   LauncherState& state = launcher.state();
-  const std::lock_guard lock(state.mutex);
+  const std::lock_guard lock(state.records_mutex);
   for (const auto* records : {&state.unstored, &state.written_elsewhere})
     if (const auto kept = records->find(target.key.text()); kept != records->end())
       return kept->second;

@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/fork.hpp"
 #include "disttune/detail/attempt.hpp"
 #include "disttune/record.hpp"
 #include "session/process.hpp"
@@ -23,8 +24,12 @@ struct Flight {
   bool done = false;
   std::optional<detail::Outcome> outcome;  ///< nothing: `error`, or the tuner was interrupted
   std::exception_ptr error;
-  int process = 0;  ///< a forked child must not wait for its parent's thread
-  RunClock runs;    ///< of the thread that has the key
+  RunClock runs;  ///< of the thread that has the key
+};
+
+struct Flights {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<Flight>> by_name;
 };
 
 }  // namespace disttune::session
@@ -44,8 +49,8 @@ class LauncherState {
   }
 
   const LauncherSpec spec;
-  std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<session::Flight>> flights;
+  core::PerProcess<session::Flights> flights;
+  std::mutex records_mutex;
   std::unordered_map<Value, Record> unstored;  ///< by full key text
   /// What this rank decided and another one writes; for `result`, which may be asked before.
   std::unordered_map<Value, Record> written_elsewhere;

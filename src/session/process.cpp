@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/fork.hpp"
 #include "core/sha256.hpp"
 #include "disttune/detail/attempt.hpp"
 
@@ -81,7 +82,6 @@ struct DeviceTurn::Seat {
   std::mutex mutex;
   std::condition_variable freed;
   std::thread::id owner;
-  pid_t process = 0;  // a forked child finds its parent's seats taken by threads that it lacks
   int depth = 0;
   RunClock runs;
 };
@@ -140,14 +140,18 @@ std::chrono::nanoseconds& RunClock::patience() noexcept {
 
 std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& hardware,
                                              bool may_wait, bool alone) {
-  static auto& registry_mutex = *new std::mutex;
-  static auto* const registry = new std::map<std::pair<std::string, int>, std::shared_ptr<Seat>>;
+  struct Registry {
+    std::mutex mutex;
+    std::map<std::pair<std::string, int>, std::shared_ptr<Seat>> seats;
+  };
+  static auto& registries = *new core::PerProcess<Registry>;
   auto turn = std::make_unique<DeviceTurn>();
   if (!alone) return turn;
   {
-    const std::lock_guard lock(registry_mutex);
-    auto& seat = (*registry)[{std::string(device.kind()), device.index()}];
-    if (!seat || (seat->depth > 0 && seat->process != ::getpid())) seat = std::make_shared<Seat>();
+    Registry& registry = registries.get();
+    const std::lock_guard lock(registry.mutex);
+    auto& seat = registry.seats[{std::string(device.kind()), device.index()}];
+    if (!seat) seat = std::make_shared<Seat>();
     turn->m_seat = seat;
   }
   Seat& seat = *turn->m_seat;
@@ -163,7 +167,6 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
     lock.lock();
   }
   seat.owner = std::this_thread::get_id();
-  seat.process = ::getpid();
   if (++seat.depth == 1) {
     seat.runs.watch_this_thread();
     turn->lock_among_processes(device, hardware);

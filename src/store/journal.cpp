@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/fork.hpp"
 #include "core/text.hpp"
 #include "store/atomic_file.hpp"
 #include "store/journal_format.hpp"
@@ -30,15 +31,15 @@ struct Journal::AtHand {
   std::vector<Impl*> journals;
 
   static AtHand& all() {
-    static AtHand& it = *new AtHand;
-    return it;
+    static auto& it = *new core::PerProcess<AtHand>;
+    return it.get();
   }
   void note_end() noexcept;
 };
 
 struct Journal::Impl {
   Impl(fs::path record_file, const Value& key_text, const Value& policy)
-      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(fork_count()) {
+      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(core::fork_count()) {
     static const int registered = std::atexit([] { AtHand::all().note_end(); });
     static_cast<void>(registered);
     AtHand& all = AtHand::all();
@@ -54,7 +55,7 @@ struct Journal::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  [[nodiscard]] bool is_mine() const noexcept { return fork_count() == owner; }
+  [[nodiscard]] bool is_mine() const noexcept { return core::fork_count() == owner; }
 
   /// Opens the file at the first note. Its lock tells other journals of this process that it is in
   /// use; a name that is taken gets a number.

@@ -1,18 +1,16 @@
 #include "store/process_id.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <system_error>
 
+#include "core/fork.hpp"
 #include "core/text.hpp"
 #include "store/atomic_file.hpp"
 
@@ -55,30 +53,16 @@ std::string boot_and_namespace() {
 
 }  // namespace
 
-std::uint64_t fork_count() noexcept {
-  static std::atomic<std::uint64_t> count{1};
-  static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;  // it fails for want of memory only
-  return count.load(std::memory_order_relaxed);
-}
-
-ProcessId this_process() {
+const ProcessId& this_process() {
   struct Known {
-    std::mutex mutex;
-    std::uint64_t at = 0;
-    ProcessId process;
+    ProcessId process{core::host_name(), boot_and_namespace(), ::getpid(), 0};
+    Known() {
+      if (const std::optional<ProcessStat> stat = read_stat(process.pid))
+        process.start = stat->start;
+    }
   };
-  static auto& known = *new Known;
-  const std::unique_lock lock(known.mutex, std::try_to_lock);  // a fork may have left it locked
-  if (lock && known.at == fork_count()) return known.process;
-  ProcessId now{core::host_name(), boot_and_namespace(), ::getpid(), 0};
-  if (const std::optional<ProcessStat> stat = read_stat(now.pid)) now.start = stat->start;
-  if (lock) {
-    known.process = now;
-    known.at = fork_count();
-  }
-  return now;
+  static auto& known = *new core::PerProcess<Known>;
+  return known.get().process;
 }
 
 bool is_visible(const ProcessId& a) {

@@ -14,11 +14,8 @@ struct ProcessId {
   friend bool operator==(const ProcessId&, const ProcessId&) = default;
 };
 
-/// Another number in a forked child. Asking the system who one is costs more than a note in a
-/// journal.
-[[nodiscard]] std::uint64_t fork_count() noexcept;
 /// The calling process; right in a forked child too.
-[[nodiscard]] ProcessId this_process();
+[[nodiscard]] const ProcessId& this_process();
 /// Whether `a` can be looked up in this process's /proc.
 [[nodiscard]] bool is_visible(const ProcessId& a);
 /// For a visible process: whether it still runs (a zombie does not).

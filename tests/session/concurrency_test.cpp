@@ -46,6 +46,36 @@ TEST_F(Concurrency, OneColdKeyIsTunedOnceWhileOthersWait) {
   EXPECT_EQ(blocks.size(), 2 * 15 + 2u);
 }
 
+TEST_F(Concurrency, LaunchersOfManyThreadsAreTunedInTurnOnOneDevice) {
+  constexpr int k_visits = 2 * 15;  // runs of a key while it is tuned; one more follows
+  std::atomic<int> visitors{0};
+  std::atomic<bool> met{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      testing::ScriptedClock own;
+      int runs = 0;
+      const auto tuned = autotune(
+                             "thread " + std::to_string(t), Space<Tile>{{2}, {1}},
+                             [](int n) { return n; },
+                             [&](const Tile& tile, int) {
+                               own.advance(std::chrono::nanoseconds(1000 * tile.block));
+                               if (++runs > k_visits) return;
+                               if (visitors++ > 0) met = true;
+                               std::this_thread::yield();
+                               --visitors;
+                             })
+                             .timer(own.reader());
+      for (int key = 0; key < 8; ++key) {
+        runs = 0;
+        tuned(key);
+        EXPECT_EQ(runs, k_visits + 1);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_FALSE(met);
+}
+
 TEST_F(Concurrency, WaitersGetTheSameError) {
   std::promise<void> started;
   std::promise<void> go;
