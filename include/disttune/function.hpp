@@ -311,13 +311,13 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
       // Lvalues: parameters taken by value are copied for each run.
       apply([&](auto&... a) {
         if constexpr (std::is_void_v<R>) {
-          launch<R>(state, state.space[i], a...);
+          launch(state, state.space[i], a...);
         } else if constexpr (std::is_reference_v<R>) {
-          auto&& result = launch<R>(state, state.space[i], a...);
+          auto&& result = launch(state, state.space[i], a...);
           results.push_back(std::addressof(result));
           refuse_failure(result);
         } else {
-          results.push_back(launch<R>(state, state.space[i], a...));
+          results.push_back(launch(state, state.space[i], a...));
           refuse_failure(results.back());
         }
       });
@@ -369,17 +369,17 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   R call(const CallOptions& options, std::remove_reference_t<Args>&... args) const {
     const State& s = *m;
     if (!options.tune) [[unlikely]]
-      return launch<R>(s, s.space[0], std::forward<Args>(args)...);
+      return launch(s, s.space[0], std::forward<Args>(args)...);
     ProcessGroup* group = options.group != nullptr ? options.group : s.group.get();
     auto&& key = told(group, [&]() -> decltype(auto) { return s.key(std::as_const(args)...); });
     if (const C* c = s.table.find(key, place(group, args...))) [[likely]]
-      return launch<R>(s, *c, std::forward<Args>(args)...);
+      return launch(s, *c, std::forward<Args>(args)...);
     return miss(key, options, group, args...);
   }
 
-  template <class Result, class... Given>
-  static Result launch(const State& s, const C& config, Given&&... args) {
-    if constexpr (std::is_void_v<Result>)
+  template <class... Given>
+  static R launch(const State& s, const C& config, Given&&... args) {
+    if constexpr (std::is_void_v<R>)
       static_cast<void>(std::invoke(s.launch, config, std::forward<Given>(args)...));
     else
       return std::invoke(s.launch, config, std::forward<Given>(args)...);
@@ -474,7 +474,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     }
     const detail::Outcome outcome = detail::decide(s.launcher(), call, attempt);
     if (outcome.restore) attempt.before_run();
-    return launch<R>(s, s.space[outcome.candidate], std::forward<Args>(args)...);
+    return launch(s, s.space[outcome.candidate], std::forward<Args>(args)...);
   }
 
   std::unique_ptr<State> m;
