@@ -7,6 +7,7 @@
 #include "agree/digest.hpp"
 #include "agree/pulse.hpp"
 #include "core/group_state.hpp"
+#include "core/interrupt.hpp"
 
 namespace disttune::agree {
 
@@ -56,15 +57,35 @@ void Agreement::take_turn() {
         m_what, state.owner_call));
   if (state.closed) raise(*state.closed);
   const std::uint64_t ticket = state.next_ticket++;
-  state.turn.wait(lock, [&] { return state.serving == ticket; });
-  if (state.closed) {
-    ++state.serving;
-    state.turn.notify_all();
-    raise(*state.closed);
-  }
+  telling(
+      [&](std::string_view why) {
+        if (!lock.owns_lock()) lock.lock();
+        state.leave(ticket);
+        lock.unlock();
+        abandon_call(*m_group, why);
+      },
+      [&] { wait_for_turn(lock, ticket); });
   state.owner = std::this_thread::get_id();
   state.owner_call = m_what;
+  state.runs.watch_this_thread();
   m_sequence = state.sequence;
+}
+
+void Agreement::wait_for_turn(std::unique_lock<std::mutex>& lock, std::uint64_t ticket) const {
+  detail::GroupState& state = m_group->state();
+  while (state.serving != ticket) {
+    if (state.runs.overdue(m_timeout))
+      throw Error(fmt::format(
+          "disttune: {} is met for the first time while another thread tunes {} on the same group "
+          "and seems to wait for this call; ranks cannot tune one thing inside another: call it "
+          "once beforehand",
+          m_what, state.owner_call));
+    state.turn.wait_for(lock, std::chrono::milliseconds(100));
+    lock.unlock();
+    core::check_for_interrupt();
+    lock.lock();
+  }
+  if (state.closed) raise(*state.closed);
 }
 
 void Agreement::end(bool next_sequence) noexcept {
@@ -84,9 +105,8 @@ void Agreement::end(bool next_sequence) noexcept {
     lock.lock();
   }
   state.owner = {};
-  ++state.serving;
-  lock.unlock();
-  state.turn.notify_all();
+  state.runs.stop();
+  state.leave(state.serving);
 }
 
 void Agreement::abandon(std::string_view why) noexcept {
@@ -126,9 +146,7 @@ void abandon_call(ProcessGroup& group, std::string_view why) noexcept {
   lock.unlock();
   group.abandon(sequence, why);
   lock.lock();
-  ++state.serving;
-  lock.unlock();
-  state.turn.notify_all();
+  state.leave(state.serving);
 }
 
 }  // namespace disttune::agree
@@ -176,7 +194,6 @@ void Agreement::max(std::span<std::int64_t> words, std::string_view phase) {
     throw;
   }
   ++m_reductions;
-  ++m_group->state().reductions;
 }
 
 std::vector<std::int64_t> Agreement::gather(std::int64_t word, std::string_view phase) {
@@ -315,7 +332,7 @@ void Agreement::poll() {
     const Deadline now = m_group->now();
     if (!m_failed_elsewhere) m_failed_elsewhere = now;
     if (now - *m_failed_elsewhere < k_drain) return;
-    throw PeerFailed(fmt::format(
+    throw NotDrained(fmt::format(
         "disttune: candidate {} failed on rank {}, and the stream of rank {} still waits "
         "for it {} s later; its work cannot be taken back",
         m_candidate_text, *peer, rank(), k_drain.count()));

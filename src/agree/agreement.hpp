@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -81,12 +82,19 @@ struct Agreed {
   bool writer = true;  ///< this rank writes to its store
 };
 
+/// The candidate at hand failed on another rank, and this rank's stream never got past it.
+class NotDrained : public PeerFailed {
+ public:
+  using PeerFailed::PeerFailed;
+};
+
 class Agreement {
  public:
   /// Waits until no other thread of this rank has a cold call on `group` (which may be null).
   /// `what` names the call in messages. Throws PeerFailed, GroupTimeout or Disagreement with the
   /// original reason when the group's channel is closed; Error when this thread is inside a cold
-  /// call on the group already.
+  /// call on the group already, or a run of the thread that is takes longer than `timeout`: it may
+  /// be waiting for this one.
   Agreement(ProcessGroup* group, std::chrono::nanoseconds timeout, std::string what);
   /// A call that neither finished nor ended alike is abandoned.
   ~Agreement();
@@ -103,18 +111,7 @@ class Agreement {
   /// Runs the call's body; what it throws is announced with its text, then passed on.
   template <class F>
   decltype(auto) run(F&& body) {
-    try {
-      return std::forward<F>(body)();
-    } catch (const std::exception& e) {
-      abandon(e.what());
-      throw;
-    } catch (const detail::ForeignException& e) {
-      abandon(e.text());
-      throw;
-    } catch (...) {
-      abandon("interrupted");
-      throw;
-    }
+    return telling([this](std::string_view why) { abandon(why); }, std::forward<F>(body));
   }
 
   /// Size, sorted ranks per node and sorted distinct hardware texts: the `group` of a record key;
@@ -164,6 +161,21 @@ class Agreement {
 
  private:
   struct Field;
+  template <class Tell, class F>
+  static decltype(auto) telling(const Tell& tell, F&& body) {
+    try {
+      return std::forward<F>(body)();
+    } catch (const std::exception& e) {
+      tell(e.what());
+      throw;
+    } catch (const detail::ForeignException& e) {
+      tell(e.text());
+      throw;
+    } catch (...) {
+      tell("interrupted");
+      throw;
+    }
+  }
   [[nodiscard]] Wait wait(std::string_view phase) const;
   void max(std::span<std::int64_t> words, std::string_view phase);
   [[nodiscard]] std::vector<std::int64_t> gather(std::int64_t word, std::string_view phase);
@@ -172,6 +184,7 @@ class Agreement {
   [[nodiscard]] bool is_writer(std::int64_t store, bool changed);
   void close(std::uint64_t kind, const char* why) noexcept;
   void take_turn();
+  void wait_for_turn(std::unique_lock<std::mutex>& lock, std::uint64_t ticket) const;
   void end(bool next_sequence) noexcept;
 
   ProcessGroup* m_group;  ///< null when alone
@@ -180,7 +193,6 @@ class Agreement {
   std::string m_announced_call;  ///< function and key, once known
   std::uint64_t m_sequence = 0;
   std::uint64_t m_reductions = 0;
-  bool m_withdrawn = false;
   bool m_over = false;
 
   std::uint32_t m_candidate = 0;

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/fork.hpp"
+
 namespace disttune::agree {
 
 Pulse& Pulse::of_process() {
-  static Pulse pulse(std::chrono::seconds(5));
-  return pulse;
+  // Never destroyed: threads may still tune while the process ends.
+  static auto& pulses = *new core::PerProcess<Pulse>;
+  return pulses.get();
 }
 
 void Pulse::add(ProcessGroup& group) {

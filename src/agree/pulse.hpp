@@ -18,7 +18,8 @@ namespace disttune::agree {
 /// lock held that `ProcessGroup::alive` takes.
 class Pulse {
  public:
-  explicit Pulse(std::chrono::nanoseconds interval) : m_interval(interval) {}
+  explicit Pulse(std::chrono::nanoseconds interval = std::chrono::seconds(5))
+      : m_interval(interval) {}
   ~Pulse() = default;  ///< when no group is listed
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;

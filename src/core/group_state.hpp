@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/run_clock.hpp"
 #include "disttune/group.hpp"
 #include "disttune/value.hpp"
 
@@ -28,8 +29,10 @@ struct GroupState {
   std::condition_variable turn;
   std::uint64_t next_ticket = 0;  ///< cold calls in the order in which threads came
   std::uint64_t serving = 0;
-  std::thread::id owner;       ///< the thread whose cold call is running
-  std::string owner_call;      ///< what it tunes, for messages
+  std::set<std::uint64_t> gave_up;  ///< tickets whose threads no longer wait
+  std::thread::id owner;            ///< the thread whose cold call is running
+  core::RunClock runs;              ///< of that thread
+  std::string owner_call;           ///< what it tunes, for messages
   std::uint64_t sequence = 1;  ///< of the running or the next cold call; equal on ranks in step
   std::vector<std::string> ended_early;  ///< calls that ended before their turn, to be announced
   std::optional<Closed> closed;
@@ -38,7 +41,17 @@ struct GroupState {
   std::vector<std::int64_t> store_ids;
   /// What ranks have compared once and need not again.
   std::set<std::string> compared;
-  std::uint64_t reductions = 0;  ///< collectives so far, for figures
+
+  /// The call with `ticket` is over, or will not come. With `mutex` held.
+  void leave(std::uint64_t ticket) noexcept {
+    if (ticket != serving) {
+      gave_up.insert(ticket);
+      return;
+    }
+    do ++serving;
+    while (gave_up.erase(serving) > 0);
+    turn.notify_all();
+  }
 };
 
 }  // namespace detail

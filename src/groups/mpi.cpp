@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -97,6 +98,7 @@ class MpiGroup final : public ProcessGroup {
   MPI_Comm m_collectives;
   MPI_Comm m_side_comm;
   int m_level = MPI_THREAD_SINGLE;
+  std::atomic<std::thread::id> m_caller;  ///< of the last collective
   std::mutex m_mutex;  ///< the side channel: signs of life come from another thread
   MpiSideChannel m_side;
   std::uint64_t m_collective = 0;  ///< how many this rank has begun
@@ -115,7 +117,7 @@ MpiGroup::~MpiGroup() {
 
 bool MpiGroup::may_call() const {
   if (finalized()) return false;
-  if (m_level == MPI_THREAD_MULTIPLE) return true;
+  if (m_level == MPI_THREAD_MULTIPLE || m_level == MPI_THREAD_SERIALIZED) return true;
   int main_thread = 0;
   MPI_Is_thread_main(&main_thread);
   return main_thread != 0;
@@ -127,7 +129,7 @@ void MpiGroup::require_mpi() const {
         "disttune::mpi: MPI was finalised before the last cold call on this group; finalise it "
         "after "
         "the last call that may have to tune");
-  if (m_level == MPI_THREAD_MULTIPLE || m_level == MPI_THREAD_SERIALIZED || may_call()) return;
+  if (may_call()) return;
   throw Error(
       "disttune::mpi: a cold call from a thread that did not initialise MPI, which was initialised "
       "with MPI_THREAD_FUNNELED; ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
@@ -141,6 +143,7 @@ std::string with_advice(const char* why) {
 
 void MpiGroup::all_reduce_max(std::span<std::int64_t> values, const Wait& wait) {
   require_mpi();
+  m_caller = std::this_thread::get_id();
   try {
     reduce_in_step(values, wait);
   } catch (const GroupTimeout& e) {
@@ -278,6 +281,8 @@ void MpiGroup::withdraw(std::uint64_t sequence) noexcept {
   tell([&] { m_side.withdraw(sequence); });
 }
 void MpiGroup::alive() noexcept {
+  // The caller has promised to make one call of MPI at a time, and knows nothing of our thread.
+  if (m_level == MPI_THREAD_SERIALIZED && m_caller.load() != std::this_thread::get_id()) return;
   tell([&] { m_side.alive(); });
 }
 void MpiGroup::note(std::uint64_t sequence, std::uint64_t what) noexcept {

@@ -349,7 +349,7 @@ std::uint64_t Ranks::words(int rank) const {
 }
 void Ranks::wait_until_waiting(int count) const {
   Hub::Lock lock(m_hub->mutex);
-  m_hub->changed.wait(
+  m_hub->arrivals.wait(
       lock, [&] { return std::ranges::count_if(m_hub->chairs, &Hub::Chair::waiting) >= count; });
 }
 

@@ -376,10 +376,13 @@ detail::Outcome ColdCall::tune() {
         fmt::format("disttune: '{}': {} entries equal an earlier one; each is timed once",
                     spec.name, m_field.duplicates()),
         "duplicates " + spec.name);
-  Measured measured = measure();
+  store::Journal journal(m_target.store.root() ? file : std::filesystem::path{},
+                         m_target.key.text(), m_target.journal_policy());
+  Measured measured = measure(journal);
   measured.contended = turn->contended();
+  if (measured.winner) keep(tuning_record(measured));
+  journal.close(false);  // only now: who is ended before has the samples still
   if (!measured.winner) nothing_works();
-  keep(tuning_record(measured));
   store::remove_files(m_remains);
   return outcome(*measured.winner, "tuned", true);
 }
@@ -400,13 +403,9 @@ void ColdCall::name_slow_rank(std::vector<RankMedian> medians) const {
             m_target.launcher.spec.name, slowest.rank, 100 * excess));
 }
 
-/// Measures under a journal. How it ends says what the next process may believe of it.
-Measured ColdCall::measure() {
+/// How it ends says what the next process may believe of the journal.
+Measured ColdCall::measure(store::Journal& journal) {
   const auto& spec = m_target.launcher.spec;
-  const auto& root = m_target.store.root();
-  store::Journal journal(
-      root ? m_target.store.file(spec.name, m_target.key) : std::filesystem::path{},
-      m_target.key.text(), m_target.journal_policy());
   try {
     Measured measured =
         measure_field({spec, m_target.settings, *m_target.stream.device, m_target.stream, m_field,
@@ -417,15 +416,11 @@ Measured ColdCall::measure() {
                                                  static_cast<std::int64_t>(measured.own_median_ns));
       name_slow_rank(measured.rank_medians);
     }
-    journal.close(false);
     return measured;
   } catch (const DeviceLost&) {
     throw;  // the journal keeps its open entry: the next process skips that candidate
-  } catch (const PeerFailed&) {
-    throw;
-  } catch (const std::exception&) {
-    journal.close(true);
-    throw;
+  } catch (const agree::NotDrained&) {
+    throw;  // likewise: this rank's device still has it
   } catch (...) {
     journal.interrupted();
     journal.close(true);

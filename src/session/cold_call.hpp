@@ -33,7 +33,7 @@ class ColdCall {
   void read_remains();
   void leave_out_crashed();
   void resume_alone();
-  [[nodiscard]] Measured measure();
+  [[nodiscard]] Measured measure(store::Journal& journal);
 
   void name_slow_rank(std::vector<RankMedian> medians) const;
 

@@ -82,6 +82,7 @@ std::optional<detail::Outcome> wait_for(Flight& flight, detail::LauncherState& l
   if (flight.error) std::rethrow_exception(flight.error);
   if (!flight.outcome) return std::nullopt;
   detail::Outcome outcome = *flight.outcome;
+  lock.unlock();  // what follows may be the caller's code
   if (outcome.decided) attempt.decided(outcome.candidate);
   outcome.source = "waited";
   outcome.restore = false;

@@ -43,9 +43,10 @@ class LauncherState {
 
   /// Computed at the first use. What it throws passes, and the next use tries again.
   const Value& identity() {
-    const std::lock_guard lock(m_identity_mutex);
-    if (!m_identity) m_identity = spec.identity();
-    return *m_identity;
+    Identity& mine = m_identity.get();
+    const std::lock_guard lock(mine.mutex);
+    if (!mine.value) mine.value = spec.identity();
+    return *mine.value;
   }
 
   const LauncherSpec spec;
@@ -56,8 +57,11 @@ class LauncherState {
   std::unordered_map<Value, Record> written_elsewhere;
 
  private:
-  std::mutex m_identity_mutex;
-  std::optional<Value> m_identity;
+  struct Identity {
+    std::mutex mutex;
+    std::optional<Value> value;
+  };
+  core::PerProcess<Identity> m_identity;
 };
 
 }  // namespace detail

@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -27,26 +25,21 @@ DISTTUNE_NAMESPACE_BEGIN
 namespace detail {
 namespace {
 
-struct Hooks {
+struct Provider {
   std::mutex mutex;
   std::function<Value()> software;
-  std::function<void()> interrupt;
 };
 // Never destroyed: threads may still tune while the process ends.
-Hooks& hooks() {
-  static Hooks* const h = new Hooks;
-  return *h;
+Provider& provider() {
+  static auto& it = *new Provider;
+  return it;
 }
 
 }  // namespace
 
-void set_software_provider(std::function<Value()> provider) {
-  const std::lock_guard lock(hooks().mutex);
-  hooks().software = std::move(provider);
-}
-void set_interrupt_hook(std::function<void()> hook) {
-  const std::lock_guard lock(hooks().mutex);
-  hooks().interrupt = std::move(hook);
+void set_software_provider(std::function<Value()> software) {
+  const std::lock_guard lock(provider().mutex);
+  provider().software = std::move(software);
 }
 
 }  // namespace detail
@@ -57,8 +50,8 @@ namespace disttune::session {
 Value software_of(const Device& device) {
   std::function<Value()> provider;
   {
-    const std::lock_guard lock(detail::hooks().mutex);
-    provider = detail::hooks().software;
+    const std::lock_guard lock(detail::provider().mutex);
+    provider = detail::provider().software;
   }
   auto entries = device.software().entries();
   if (provider) {
@@ -67,15 +60,6 @@ Value software_of(const Device& device) {
         entries.push_back(std::move(entry));
   }
   return Value::dict(std::move(entries));
-}
-
-void check_for_interrupt() {
-  std::function<void()> hook;
-  {
-    const std::lock_guard lock(detail::hooks().mutex);
-    hook = detail::hooks().interrupt;
-  }
-  if (hook) hook();
 }
 
 struct DeviceTurn::Seat {
@@ -88,55 +72,13 @@ struct DeviceTurn::Seat {
 
 namespace {
 
-/// To a few milliseconds, which is enough for seconds of patience: it is read before every run.
-std::int64_t steady_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-// What a thread is doing: linked through its stack, so that nothing is destroyed when the thread
-// ends. Launchers may be called from destructors that run later still.
-/// Those who wait for this thread look here.
-thread_local RunClock* t_clocks = nullptr;
+// Linked through the thread's stack, so that nothing is destroyed when the thread ends. Launchers
+// may be called from destructors that run later still.
 thread_local const TuningMark* t_tuning = nullptr;
-/// When this thread's run at hand began; 0: it is between runs.
-thread_local std::int64_t t_run_began_ns = 0;
 
 }  // namespace
 
-void RunClock::watch_this_thread() {
-  m_outer = std::exchange(t_clocks, this);
-  m_began_ns.store(0, std::memory_order_relaxed);
-  m_overdue.store(false, std::memory_order_relaxed);
-}
-void RunClock::stop() noexcept {
-  RunClock** at = &t_clocks;
-  while (*at != nullptr && *at != this) at = &(*at)->m_outer;
-  if (*at != nullptr) *at = m_outer;
-}
-bool RunClock::overdue(std::chrono::nanoseconds patience) noexcept {
-  const std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
-  if (began_ns != 0 && steady_ns() - began_ns > patience.count())
-    m_overdue.store(true, std::memory_order_relaxed);
-  return m_overdue.load(std::memory_order_relaxed);
-}
-
-void RunClock::run_begins() noexcept {
-  if (t_clocks == nullptr) return;
-  t_run_began_ns = steady_ns();
-  for (RunClock* clock = t_clocks; clock != nullptr; clock = clock->m_outer)
-    clock->m_began_ns.store(t_run_began_ns, std::memory_order_relaxed);
-}
-void RunClock::runs_end() noexcept {
-  t_run_began_ns = 0;
-  for (RunClock* clock = t_clocks; clock != nullptr; clock = clock->m_outer)
-    clock->m_began_ns.store(0, std::memory_order_relaxed);
-}
-bool RunClock::in_run() noexcept { return t_run_began_ns != 0; }
-std::chrono::nanoseconds& RunClock::patience() noexcept {
-  static std::chrono::nanoseconds value = std::chrono::seconds(10);
-  return value;
-}
+DeviceTurn::DeviceTurn() : m_owner(core::fork_count()) {}
 
 std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& hardware,
                                              bool may_wait, bool alone) {
@@ -147,26 +89,25 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
   static auto& registries = *new core::PerProcess<Registry>;
   auto turn = std::make_unique<DeviceTurn>();
   if (!alone) return turn;
+  std::shared_ptr<Seat> shared;
   {
     Registry& registry = registries.get();
     const std::lock_guard lock(registry.mutex);
     auto& seat = registry.seats[{std::string(device.kind()), device.index()}];
     if (!seat) seat = std::make_shared<Seat>();
-    turn->m_seat = seat;
+    shared = seat;
   }
-  Seat& seat = *turn->m_seat;
+  Seat& seat = *shared;
   std::unique_lock lock(seat.mutex);
   while (seat.depth > 0 && seat.owner != std::this_thread::get_id()) {
-    if (!may_wait || seat.runs.overdue(RunClock::patience())) {
-      turn->m_seat.reset();
-      return nullptr;
-    }
+    if (!may_wait || seat.runs.overdue(RunClock::patience())) return nullptr;
     seat.freed.wait_for(lock, std::chrono::milliseconds(100));
     lock.unlock();
     check_for_interrupt();
     lock.lock();
   }
   seat.owner = std::this_thread::get_id();
+  turn->m_seat = shared;  // only now: a turn that was waited for in vain gives nothing back
   if (++seat.depth == 1) {
     seat.runs.watch_this_thread();
     turn->lock_among_processes(device, hardware);
@@ -191,8 +132,11 @@ void DeviceTurn::lock_among_processes(const Device& device, const Value& hardwar
 }
 
 DeviceTurn::~DeviceTurn() {
+  const bool mine = m_owner == core::fork_count();
+  // A child forked meanwhile has the descriptor too; closing ours would not release the lock.
+  if (m_lock >= 0 && mine) static_cast<void>(::flock(m_lock, LOCK_UN));
   if (m_lock >= 0) ::close(m_lock);
-  if (!m_seat) return;
+  if (!m_seat || !mine) return;
   const std::lock_guard lock(m_seat->mutex);
   if (--m_seat->depth > 0) return;
   m_seat->runs.stop();

@@ -98,9 +98,8 @@ std::vector<std::string> unify(ProcessGroup& group, const UnifyOptions& options)
     if (call.alone()) return {};
     call.same("name that unify was asked for", Value(options.name));
     const auto environment = core::Environment::read();
-    const store::Store store(
-        options.store ? std::filesystem::path(*options.store) : environment.home,
-        environment.layers);
+    const store::Store store(options.store ? core::resolved_once(*options.store) : environment.home,
+                             environment.layers);
     session::Shelf records(store);
     agree::unify(call, records.shelf(options.name));
     return records.changed();

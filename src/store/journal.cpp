@@ -39,7 +39,10 @@ struct Journal::AtHand {
 
 struct Journal::Impl {
   Impl(fs::path record_file, const Value& key_text, const Value& policy)
-      : record(std::move(record_file)), key(key_text), policy_text(policy), owner(core::fork_count()) {
+      : record(std::move(record_file)),
+        key(key_text),
+        policy_text(policy),
+        owner(core::fork_count()) {
     static const int registered = std::atexit([] { AtHand::all().note_end(); });
     static_cast<void>(registered);
     AtHand& all = AtHand::all();
@@ -98,6 +101,8 @@ struct Journal::Impl {
   }
 
   void close_file() noexcept {
+    // A child forked meanwhile has the descriptor too; closing ours would not release the lock.
+    if (fd >= 0 && is_mine()) (void)file_calls().flock(fd, LOCK_UN);
     if (fd >= 0) (void)file_calls().close(fd);
     fd = -1;
   }

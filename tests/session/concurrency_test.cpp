@@ -54,22 +54,22 @@ TEST_F(Concurrency, LaunchersOfManyThreadsAreTunedInTurnOnOneDevice) {
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       testing::ScriptedClock own;
-      int runs = 0;
-      const auto tuned = autotune(
-                             "thread " + std::to_string(t), Space<Tile>{{2}, {1}},
-                             [](int n) { return n; },
-                             [&](const Tile& tile, int) {
-                               own.advance(std::chrono::nanoseconds(1000 * tile.block));
-                               if (++runs > k_visits) return;
-                               if (visitors++ > 0) met = true;
-                               std::this_thread::yield();
-                               --visitors;
-                             })
-                             .timer(own.reader());
+      int seen = 0;
+      const auto tuned =
+          autotune(
+              "thread " + std::to_string(t), Space<Tile>{{2}, {1}}, [](int n) { return n; },
+              [&](const Tile& tile, int) {
+                own.advance(std::chrono::nanoseconds(1000 * tile.block));
+                if (++seen > k_visits) return;
+                if (visitors++ > 0) met = true;
+                std::this_thread::yield();
+                --visitors;
+              })
+              .timer(own.reader());
       for (int key = 0; key < 8; ++key) {
-        runs = 0;
+        seen = 0;
         tuned(key);
-        EXPECT_EQ(runs, k_visits + 1);
+        EXPECT_EQ(seen, k_visits + 1);
       }
     });
   for (std::thread& t : threads) t.join();
