@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agree/digest.hpp"
 #include "agree/pulse.hpp"
@@ -50,12 +51,13 @@ Agreement::~Agreement() { abandon("the call ended with an exception"); }
 void Agreement::take_turn() {
   detail::GroupState& state = m_group->state();
   std::unique_lock lock(state.mutex);
-  if (state.owner == std::this_thread::get_id())
-    throw Error(fmt::format(
-        "disttune: {} is met for the first time inside the tuning of {} on the same group; ranks "
-        "cannot tune one thing inside another: call it once beforehand",
-        m_what, state.owner_call));
   if (state.closed) raise(*state.closed);
+  if (state.owner == std::this_thread::get_id()) {
+    m_outer = std::exchange(state.owner_call, m_what);
+    m_sequence = state.sequence;
+    m_nested = ++state.nested;
+    return;
+  }
   const std::uint64_t ticket = state.next_ticket++;
   telling(
       [&](std::string_view why) {
@@ -93,6 +95,10 @@ void Agreement::end(bool next_sequence) noexcept {
   Pulse::of_process().remove(*m_group);
   detail::GroupState& state = m_group->state();
   std::unique_lock lock(state.mutex);
+  if (is_nested()) {
+    state.owner_call = m_outer;
+    return;
+  }
   if (next_sequence) ++state.sequence;
   // The group's own locks are never taken under ours, so announcements go out in between.
   while (!state.ended_early.empty()) {
@@ -137,6 +143,12 @@ void abandon_call(ProcessGroup& group, std::string_view why) noexcept {
   detail::GroupState& state = group.state();
   std::unique_lock lock(state.mutex);
   if (state.closed) return;
+  if (state.owner == std::this_thread::get_id()) {  // met inside that call: part of it
+    const std::uint64_t sequence = state.sequence;
+    lock.unlock();
+    group.abandon(sequence, why);
+    return;
+  }
   if (state.serving != state.next_ticket) {  // busy: this was the next call
     state.ended_early.emplace_back(why);
     return;
@@ -175,12 +187,12 @@ Wait Agreement::wait(std::string_view phase) const {
   const Deadline now = m_group->now();
   const auto longest = Deadline::max() - now;
   const auto patience = std::min<std::chrono::nanoseconds>(m_timeout, longest);
-  return {now + patience, patience, m_sequence, phase, m_reductions == 0};
+  return {now + patience, patience, m_sequence, phase, m_reductions == 0 && !is_nested()};
 }
 
 void Agreement::max(std::span<std::int64_t> words, std::string_view phase) {
   if (m_over) throw Error("disttune: a step of a cold call on a group after that call has ended");
-  if (m_reductions == 0) m_group->withdraw(m_sequence);
+  if (m_reductions == 0 && !is_nested()) m_group->withdraw(m_sequence);
   try {
     m_group->all_reduce_max(words, wait(phase));
   } catch (const PeerFailed& e) {
@@ -318,7 +330,7 @@ void Agreement::visiting(std::uint32_t candidate, std::string_view display) {
 }
 
 void Agreement::candidate_failed(std::uint32_t candidate) noexcept {
-  if (!alone() && !m_over) m_group->note(m_sequence, candidate);
+  if (!alone() && !m_over) m_group->note(m_sequence, note_of(candidate));
 }
 
 void Agreement::poll() {
@@ -327,7 +339,7 @@ void Agreement::poll() {
     Wait waiting = wait("measuring");
     waiting.first = false;
     m_group->poll(waiting);
-    const std::optional<int> peer = m_group->noted(m_sequence, m_candidate);
+    const std::optional<int> peer = m_group->noted(m_sequence, note_of(m_candidate));
     if (!peer) return;
     const Deadline now = m_group->now();
     if (!m_failed_elsewhere) m_failed_elsewhere = now;

@@ -90,11 +90,11 @@ class NotDrained : public PeerFailed {
 
 class Agreement {
  public:
-  /// Waits until no other thread of this rank has a cold call on `group` (which may be null).
-  /// `what` names the call in messages. Throws PeerFailed, GroupTimeout or Disagreement with the
-  /// original reason when the group's channel is closed; Error when this thread is inside a cold
-  /// call on the group already, or a run of the thread that is takes longer than `timeout`: it may
-  /// be waiting for this one.
+  /// Waits until no other thread of this rank has a cold call on `group` (which may be null); one
+  /// inside a cold call of this thread is part of it, on all ranks. `what` names the call in
+  /// messages. Throws PeerFailed, GroupTimeout or Disagreement with the original reason when the
+  /// group's channel is closed; Error when a run of the thread whose turn it is takes longer than
+  /// `timeout`: it may be waiting for this one.
   Agreement(ProcessGroup* group, std::chrono::nanoseconds timeout, std::string what);
   /// A call that neither finished nor ended alike is abandoned.
   ~Agreement();
@@ -183,6 +183,10 @@ class Agreement {
   [[noreturn]] void disagree(std::string_view what, const std::string& text);
   [[nodiscard]] bool is_writer(std::int64_t store, bool changed);
   void close(std::uint64_t kind, const char* why) noexcept;
+  [[nodiscard]] bool is_nested() const noexcept { return m_nested > 0; }
+  [[nodiscard]] std::uint64_t note_of(std::uint32_t candidate) const noexcept {
+    return m_nested << 32U | candidate;
+  }
   void take_turn();
   void wait_for_turn(std::unique_lock<std::mutex>& lock, std::uint64_t ticket) const;
   void end(bool next_sequence) noexcept;
@@ -194,6 +198,8 @@ class Agreement {
   std::uint64_t m_sequence = 0;
   std::uint64_t m_reductions = 0;
   bool m_over = false;
+  std::string m_outer;         ///< the call of this thread inside which this one was met
+  std::uint64_t m_nested = 0;  ///< tells its notes from the outer call's
 
   std::uint32_t m_candidate = 0;
   std::string m_candidate_text;

@@ -157,7 +157,7 @@ std::filesystem::path expanded(const std::string& text) {
 
 std::optional<std::filesystem::path> read_home() {
   if (const auto value = lookup("HOME")) return resolved_once(expanded(*value));
-  if (const auto home = user_home()) return *home / ".triton_dist" / "autotune";
+  if (const auto home = user_home()) return resolved_once(*home / ".triton_dist" / "autotune");
   return std::nullopt;
 }
 

@@ -33,6 +33,7 @@ struct GroupState {
   std::thread::id owner;            ///< the thread whose cold call is running
   core::RunClock runs;              ///< of that thread
   std::string owner_call;           ///< what it tunes, for messages
+  std::uint64_t nested = 0;         ///< calls so far that were met inside another one
   std::uint64_t sequence = 1;  ///< of the running or the next cold call; equal on ranks in step
   std::vector<std::string> ended_early;  ///< calls that ended before their turn, to be announced
   std::optional<Closed> closed;

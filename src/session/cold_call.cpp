@@ -81,6 +81,9 @@ detail::Outcome ColdCall::decide_together() {
     return outcome(0, "off");
   }
   if (agreed.record_rank) return adopt(agreed);
+  if (m_stored)
+    m_miss_reason =
+        agreed.always_tune ? k_always_tune : "versions differ, and a rank asks for VERSION_CHECK";
   m_stored.reset();
   if (mode == Mode::cached || mode == Mode::strict) {
     m_agreement.ended_alike();
@@ -113,7 +116,7 @@ agree::Hello ColdCall::hello() const {
   std::vector<Value> identities;
   for (const std::size_t i : m_field.open()) identities.push_back(m_field.config(i).identity());
   h.candidates = Value::list(identities);
-  h.always_tune = s.environment.always_tune;
+  h.always_tune = s.environment.always_tune && s.environment.mode == Mode::tune;
   h.version_check = s.environment.version_check;
   h.retry_crashed = s.environment.retry_crashed;
   h.record = offered_record();
@@ -164,7 +167,10 @@ detail::Outcome ColdCall::adopt(const agree::Agreed& agreed) {
   if (agreed.retry_crashed && holds_crashed()) return retry_crashed(*best);
   warn_of_versions(m_target.launcher.spec.name, m_stored->differences, m_lookup.file.string());
   m_agreement.finish(m_field.config(*best).identity().text());
-  if (m_writer && !(agreed.record_everywhere && mine)) save(record);
+  if (m_writer && !(agreed.record_everywhere && mine))
+    save(record);
+  else if (!mine)
+    hold(record);
   return outcome(*best, mine ? "stored" : "adopted");
 }
 
@@ -356,8 +362,8 @@ void ColdCall::resume_alone() {
 
 detail::Outcome ColdCall::tune() {
   refuse_capture();
-  const auto turn = DeviceTurn::take(*m_target.stream.device, m_target.key.hardware,
-                                     !timing::inside_visit() && !preparing(), m_agreement.alone());
+  auto turn = DeviceTurn::take(*m_target.stream.device, m_target.key.hardware,
+                               !timing::inside_visit() && !preparing(), m_agreement.alone());
   if (!turn) {
     timing::stand_in_sample();
     return {0, false, "busy", false};
@@ -380,6 +386,7 @@ detail::Outcome ColdCall::tune() {
                          m_target.key.text(), m_target.journal_policy());
   Measured measured = measure(journal);
   measured.contended = turn->contended();
+  turn.reset();  // others need not wait for the store
   if (measured.winner) keep(tuning_record(measured));
   journal.close(false);  // only now: who is ended before has the samples still
   if (!measured.winner) nothing_works();
@@ -428,6 +435,14 @@ Measured ColdCall::measure(store::Journal& journal) {
   }
 }
 
+/// Whether what an earlier budget left out is left out still.
+bool ColdCall::still_cut_short(const std::vector<CandidateRecord>& candidates) const {
+  return m_stored &&
+         std::ranges::find(m_stored->tuning.quality, "budget") != m_stored->tuning.quality.end() &&
+         std::ranges::find(candidates, Status::skipped, &CandidateRecord::status) !=
+             candidates.end();
+}
+
 TuningRecord ColdCall::tuning_record(const Measured& measured) const {
   TuningRecord t;
   t.deps = m_target.deps;
@@ -446,7 +461,7 @@ TuningRecord ColdCall::tuning_record(const Measured& measured) const {
   t.rank_medians = measured.rank_medians;
   if (measured.contended) t.quality.emplace_back("contended");
   if (measured.ungated) t.quality.emplace_back("ungated");
-  if (measured.out_of_budget) t.quality.emplace_back("budget");
+  if (measured.out_of_budget || still_cut_short(t.candidates)) t.quality.emplace_back("budget");
   t.host = core::host_name();
   t.tool_version = k_version;
   return t;
@@ -456,17 +471,18 @@ void ColdCall::keep(TuningRecord tuning) {
   const auto& spec = m_target.launcher.spec;
   Record record{spec.name, spec.module, m_target.key, {}, "{}"};
   record.tunings.push_back(std::move(tuning));
-  if (m_writer) {
-    save(record);
-  } else {
-    const std::lock_guard lock(m_target.launcher.records_mutex);
-    m_target.launcher.written_elsewhere.insert_or_assign(m_target.key.text(), record);
-  }
+  m_writer ? save(record) : hold(record);
   const bool stored = m_writer && m_target.store.root();
   observe::emit(
       Decided{spec.name, m_target.key, record.tunings.front(),
               stored ? m_target.store.file(spec.name, m_target.key).string() : std::string{},
               m_agreement.alone() ? -1 : m_agreement.rank()});
+}
+
+/// Another rank writes it; `result` may be asked here before.
+void ColdCall::hold(const Record& record) {
+  const std::lock_guard lock(m_target.launcher.records_mutex);
+  m_target.launcher.written_elsewhere.insert_or_assign(m_target.key.text(), record);
 }
 
 void ColdCall::save(const Record& record) {

@@ -49,7 +49,9 @@ class ColdCall {
   void refuse_capture() const;
   [[nodiscard]] TuningRecord tuning_record(const Measured& measured) const;
   void keep(TuningRecord tuning);
+  [[nodiscard]] bool still_cut_short(const std::vector<CandidateRecord>& candidates) const;
   void save(const Record& record);
+  void hold(const Record& record);
   [[nodiscard]] detail::Outcome outcome(std::size_t candidate, std::string_view source,
                                         bool restore = false) const;
 

@@ -50,8 +50,8 @@ std::optional<StoredChoice> choose(const Record& record, const Value& deps,
     const auto at = field.find(c.config.identity());
     if (!at) continue;
     known[*at] = !(c.status == Status::crashed && settings.environment.retry_crashed);
-    if (c.status != Status::ok || !c.score_ns) continue;
     const bool won = tuning->winner && *tuning->winner == c.config.identity();
+    if (c.status != Status::ok || (!won && !c.score_ns)) continue;
     valid.emplace_back(won ? -std::numeric_limits<double>::infinity() : *c.score_ns, *at);
   }
   std::ranges::sort(valid);
@@ -59,7 +59,7 @@ std::optional<StoredChoice> choose(const Record& record, const Value& deps,
   for (std::size_t i = 0; i < field.size(); ++i)
     if (!known[i]) choice.unknown.push_back(i);
   if (choice.ranking.empty()) {
-    why = "none of the record's valid candidates is in the configuration space now";
+    why = "none of the record's measured candidates is in the configuration space now";
     return std::nullopt;
   }
   return choice;

@@ -9,6 +9,8 @@
 #include "agree/rank_test.hpp"
 #include "agree/unify.hpp"
 #include "core/group_state.hpp"
+#include "core/run_clock.hpp"
+#include "disttune/detail/attempt.hpp"
 
 namespace disttune::agree::test {
 namespace {
@@ -550,19 +552,113 @@ TEST(Agreement, AStreamThatNeverDrainsEndsTheCallOnAllNamingTheCandidate_S43) {
 
 // ── Threads of one rank ─────────────────────────────────────────────────────────────────────────
 
-TEST(Agreement, InsideItselfItIsRefusedNamingBoth) {
-  Ranks ranks(2);
+TEST(Agreement, ACallInsideACallIsPartOfIt) {
+  Ranks ranks(3, Time::scripted);
   expect_all_well(ranks.run([&](ProcessGroup& g) {
-    Agreement call(&g, k_timeout, "outer 1");
-    static_cast<void>(call.handshake(hello()));
-    try {
-      Agreement inner(&g, k_timeout, "inner 2");
-      ADD_FAILURE();
-    } catch (const Error& e) {
-      EXPECT_TRUE(contains(e.what(), "inner 2") && contains(e.what(), "outer 1")) << e.what();
+    for (int turn = 0; turn < 2; ++turn) {
+      Agreement call(&g, k_timeout, "outer");
+      static_cast<void>(call.handshake(hello(1)));
+      {
+        Agreement inner(&g, k_timeout, "inner");
+        static_cast<void>(inner.handshake(hello(2)));
+        std::vector<std::int64_t> block{g.rank()};
+        inner.reduce(block);
+        EXPECT_EQ(block[0], 2);
+        inner.finish("b");
+      }
+      EXPECT_EQ(g.state().owner_call, "outer");
+      std::vector<std::int64_t> block{10 * g.rank()};
+      call.reduce(block);
+      EXPECT_EQ(block[0], 20);
+      call.finish("a");
+    }
+    EXPECT_EQ(g.state().sequence, 3u);
+  }));
+}
+
+TEST(Agreement, AnInnerDisagreementLeavesTheOuterCallInStep) {
+  Ranks ranks(2, Time::scripted);
+  expect_all_well(ranks.run([&](ProcessGroup& g) {
+    Agreement call(&g, k_timeout, "outer");
+    static_cast<void>(call.handshake(hello(1)));
+    {
+      Agreement inner(&g, k_timeout, "inner");
+      EXPECT_THROW(static_cast<void>(inner.handshake(hello(g.rank()))), Disagreement);
     }
     call.finish("a");
   }));
+}
+
+TEST(Agreement, AnInnerCallThatOneRankAbandonsEndsTheOuterOneOnAll) {
+  Ranks ranks(3, Time::scripted);
+  const auto ends = ranks.run([&](ProcessGroup& g) {
+    Agreement call(&g, k_timeout, "outer");
+    call.run([&] {
+      static_cast<void>(call.handshake(hello(1)));
+      if (g.rank() == 1) {
+        abandon_call(g, "no key inside");
+      } else {
+        Agreement inner(&g, k_timeout, "inner");
+        EXPECT_THROW(static_cast<void>(inner.handshake(hello(2))), PeerFailed);
+      }
+      call.finish("a");
+    });
+  });
+  for (const std::size_t r : {0, 2}) {
+    EXPECT_THROW(std::rethrow_exception(ends[r]), PeerFailed);
+    EXPECT_TRUE(contains(testing::what(ends[r]), "no key inside")) << testing::what(ends[r]);
+  }
+  EXPECT_THROW(std::rethrow_exception(ends[1]), PeerFailed);
+}
+
+/// The owner of the turn is in a run; `waiter` is called in another thread of the rank meanwhile.
+void while_a_run_lasts(ProcessGroup& g, const std::function<void()>& waiter) {
+  Agreement call(&g, k_timeout, "outer");
+  static_cast<void>(call.handshake(hello(1)));
+  core::RunClock::run_begins();
+  std::thread(waiter).join();
+  core::RunClock::runs_end();
+  call.finish("a");
+}
+
+void expect_turns_go_on(ProcessGroup& g) {
+  std::thread([&] {
+    Agreement call(&g, k_timeout, "later");
+    static_cast<void>(call.handshake(hello(3)));
+    call.finish("a");
+  }).join();
+}
+
+TEST(Agreement, ACallThatTheOwnerOfTheTurnWaitsForEndsInAnErrorThatNamesBoth) {
+  Ranks ranks(2, Time::real);
+  expect_all_well(ranks.run([&](ProcessGroup& g) {
+    while_a_run_lasts(g, [&] {
+      try {
+        Agreement inner(&g, 1ns, "inner 2");
+        ADD_FAILURE();
+      } catch (const Error& e) {
+        EXPECT_TRUE(contains(e.what(), "inner 2") && contains(e.what(), "outer")) << e.what();
+      }
+    });
+    expect_turns_go_on(g);
+  }));
+}
+
+TEST(Agreement, AnInterruptReachesWhoWaitsForTheTurn) {
+  Ranks ranks(2, Time::real);
+  struct Stop {};
+  static thread_local bool stop = false;
+  disttune::detail::set_interrupt_hook([] {
+    if (stop) throw Stop{};
+  });
+  expect_all_well(ranks.run([&](ProcessGroup& g) {
+    while_a_run_lasts(g, [&] {
+      stop = true;
+      EXPECT_THROW(Agreement(&g, k_timeout, "inner"), Stop);
+    });
+    expect_turns_go_on(g);
+  }));
+  disttune::detail::set_interrupt_hook(nullptr);
 }
 
 TEST(Agreement, ASecondThreadWaitsItsTurn) {

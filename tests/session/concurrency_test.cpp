@@ -76,6 +76,51 @@ TEST_F(Concurrency, LaunchersOfManyThreadsAreTunedInTurnOnOneDevice) {
   EXPECT_FALSE(met);
 }
 
+TEST_F(Concurrency, AnInterruptedWaiterDoesNotGiveBackTheTurnOfAnother) {
+  struct Stop {};
+  static thread_local bool stop = false;
+  detail::set_interrupt_hook([] {
+    if (stop) throw Stop{};
+  });
+  const auto make = [&](const char* name, std::function<void(int)> run) {
+    return autotune(
+               name, Space<Tile>{{2}, {1}}, [](int n) { return n; },
+               [run = std::move(run)](const Tile& t, int) { run(t.block); })
+        .timer(clock.reader());
+  };
+  std::promise<void> waited;
+  std::promise<void> started;
+  bool first = true;
+  std::atomic<bool> tuning{true};
+  const auto a = make("a", [&](int block) {
+    if (std::exchange(first, false)) {
+      started.set_value();
+      waited.get_future().wait();
+    }
+    clock.advance(std::chrono::nanoseconds(1000 * block));
+  });
+  std::atomic<bool> beside{false};
+  const auto b = make("b", [&](int block) {
+    beside = beside || tuning;
+    clock.advance(std::chrono::nanoseconds(1000 * block));
+  });
+  std::thread tuner([&] {
+    a(8);
+    tuning = false;
+  });
+  started.get_future().wait();
+  std::thread([&] {
+    stop = true;
+    EXPECT_THROW(b(8), Stop);
+  }).join();
+  std::thread next([&] { b(9); });
+  waited.set_value();
+  tuner.join();
+  next.join();
+  EXPECT_FALSE(beside);
+  detail::set_interrupt_hook(nullptr);
+}
+
 TEST_F(Concurrency, WaitersGetTheSameError) {
   std::promise<void> started;
   std::promise<void> go;

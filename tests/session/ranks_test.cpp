@@ -204,6 +204,40 @@ TEST_F(RankSession, WhatARankChoseAloneDoesNotServeItsGroup) {
   EXPECT_EQ(chosen, std::vector<int>(k_ranks, 2));
 }
 
+TEST_F(RankSession, ALauncherInsideALauncherOfTheSameGroupIsTunedWhereItIsMet) {
+  testing::Ranks group(k_ranks);
+  std::vector<int> inner_runs(k_ranks), chosen(k_ranks);
+  errors = group.run([&](ProcessGroup& g) {
+    const auto at = static_cast<std::size_t>(g.rank());
+    const auto inner = launcher(g.rank(), {{3}, {1}});
+    const auto outer = autotune(
+                           "outer", Space<Tile>{{20}, {10}}, [](int n) { return n; },
+                           [&](const Tile& t, int n) {
+                             inner.with({.group = &g})(n);
+                             ranks[at]->clock.advance(std::chrono::nanoseconds(100 * t.block));
+                             chosen[at] = t.block;
+                           })
+                           .timer(ranks[at]->clock.reader());
+    outer.with({.group = &g})(8);
+    inner_runs[at] = static_cast<int>(ranks[at]->blocks.size());
+    EXPECT_EQ(ranks[at]->blocks.back(), 1);
+  });
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+  EXPECT_EQ(chosen, std::vector<int>(k_ranks, 10));
+  // Its own tuning, and one run in each of the outer's.
+  EXPECT_EQ(inner_runs, std::vector<int>(k_ranks, 30 + 31));
+}
+
+TEST_F(RankSession, AlwaysTuneIsNoWishWhereNothingIsTuned) {
+  testing::Ranks before(k_ranks);
+  call({{3}, {1}}, before);
+  set("ALWAYS_TUNE", "1");
+  set("MODE", "strict");
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call({{3}, {1}}, group), std::vector<int>(k_ranks, 1));
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
 TEST_F(RankSession, WhatAKeyFunctionThrowsIsToldToTheOthers) {
   testing::Ranks group(k_ranks);
   errors = group.run([&](ProcessGroup& g) {
