@@ -2,8 +2,8 @@
 // an ordered list of named values for spaces that are read at run time.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -82,23 +82,34 @@ template <TypedConfig C>
   return Config::of(std::move(entries));
 }
 
+namespace detail {
+template <class C>
+consteval std::size_t field_count() {
+  if constexpr (TypedConfig<C>)
+    return std::tuple_size_v<std::remove_cvref_t<decltype(C::tuned)>>;
+  else
+    return 0;  // Config: an entry has the fields that it names
+}
+}  // namespace detail
+
 /// The ordered list of candidates; entry 0 is the default. Value semantics; not thread-safe to
 /// modify, free to read from many threads.
 template <AnyConfig C>
 class Space {
  public:
+  using Fields = std::bitset<detail::field_count<C>()>;
   /// `set` marks the fields that a grid gave, so that a product knows whose value counts.
   struct Entry {
     C value{};
-    std::uint64_t set = 0;
+    Fields set;
   };
 
   Space() = default;
   Space(std::initializer_list<C> list) {
-    for (const C& c : list) m_entries.push_back({c, ~std::uint64_t{0}});
+    for (const C& c : list) m_entries.push_back({c, Fields{}.set()});
   }
   explicit Space(const std::vector<C>& list) {
-    for (const C& c : list) m_entries.push_back({c, ~std::uint64_t{0}});
+    for (const C& c : list) m_entries.push_back({c, Fields{}.set()});
   }
   explicit Space(std::vector<Entry> entries) : m_entries(std::move(entries)) {}
 
@@ -134,13 +145,13 @@ class Space {
   static Entry merge(const Entry& x, const Entry& y) {
     Entry out = x;
     if constexpr (TypedConfig<C>) {
-      if ((x.set & y.set) != 0)
+      if ((x.set & y.set).any())
         throw std::invalid_argument(
             "disttune: a product of spaces gives the same field on both sides");
       std::size_t i = 0;
       std::apply(
           [&](auto... f) {
-            ((y.set >> i++ & 1 ? void(out.value.*(f.member) = y.value.*(f.member)) : void()), ...);
+            ((y.set[i++] ? void(out.value.*(f.member) = y.value.*(f.member)) : void()), ...);
           },
           C::tuned);
       out.set |= y.set;
@@ -155,26 +166,26 @@ class Space {
 /// One field's values, the others at their defaults; combine with `*`, `+` and `where`.
 template <TypedConfig C, class M>
 [[nodiscard]] Space<C> grid(M C::*member, std::initializer_list<std::type_identity_t<M>> values) {
-  std::uint64_t bit = 0;
+  typename Space<C>::Fields given;
   std::size_t i = 0;
   std::apply(
       [&](auto... f) {
         (
             [&](auto g) {
               if constexpr (std::convertible_to<decltype(g.member), M C::*>)
-                if (static_cast<M C::*>(g.member) == member) bit = std::uint64_t{1} << i;
+                if (static_cast<M C::*>(g.member) == member) given.set(i);
               ++i;
             }(f),
             ...);
       },
       C::tuned);
-  if (bit == 0)
+  if (given.none())
     throw std::invalid_argument("disttune: grid() on a member that `tuned` does not name");
   std::vector<typename Space<C>::Entry> out;
   for (const M& v : values) {
     typename Space<C>::Entry e;
     e.value.*member = v;
-    e.set = bit;
+    e.set = given;
     out.push_back(std::move(e));
   }
   return Space<C>(std::move(out));

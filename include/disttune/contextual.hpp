@@ -141,11 +141,8 @@ class Contextual<R(Args...), F> {
 /// counts out of range.
 template <class Signature = void, class F>
 [[nodiscard]] auto contextual(std::string name, ContextualOptions options, F outer) {
-  if constexpr (std::is_void_v<Signature>)
-    return Contextual<detail::signature_t<F>, F>(std::move(name), std::move(options),
-                                                 std::move(outer));
-  else
-    return Contextual<Signature, F>(std::move(name), std::move(options), std::move(outer));
+  return Contextual<detail::signature_t<Signature, F>, F>(std::move(name), std::move(options),
+                                                          std::move(outer));
 }
 
 DISTTUNE_NAMESPACE_END

@@ -53,7 +53,7 @@ struct CallOptions {
 template <class Signature, class Key, class Launch>
 class Tuned {
   static_assert(sizeof(Launch) == 0,
-                "disttune: a launch takes the configuration first: launch(config, args…)");
+                "disttune: a launch takes the configuration first: launch(config, args...)");
 };
 
 template <class R, class Cfg, class... Args, class Key, class Launch>
@@ -106,7 +106,9 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     m->source = std::move(digest);
     return std::move(*this);
   }
-  /// Which stream a call's work goes to, e.g. `disttune::cuda(stream)`. Default: the host.
+  /// Which stream a call's work goes to, e.g. `disttune::cuda(stream)`. Default: the host. A warm
+  /// call asks only where the devices of the process differ (Device::uniform); a launcher that goes
+  /// to several kinds of device, the host among them, lets its key say which.
   [[nodiscard]] Tuned on(std::function<Stream(const std::remove_reference_t<Args>&...)> f) && {
     m->on = std::move(f);
     return std::move(*this);
@@ -191,7 +193,8 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     [[nodiscard]] Explanation explain(const std::remove_reference_t<Args>&... args) const {
       const detail::Call call = m_tuned->describe_call(m_options, args...);
       const State& s = *m_tuned->m;
-      const C* chosen = s.table.find(s.key(args...), m_tuned->place(call.group, args...));
+      const C* chosen =
+          s.table.find(std::invoke(s.key, args...), m_tuned->place(call.group, args...));
       Explanation e = detail::explain(s.launcher(), call, [&](std::size_t i) {
         return chosen != nullptr || !s.prune || s.prune(s.space[i], args...);
       });
@@ -223,14 +226,14 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   }
   /// What these arguments run now without tuning: null when the key is not decided in this process.
   [[nodiscard]] const C* choice(const std::remove_reference_t<Args>&... args) const {
-    return m->table.find(m->key(args...), place(m->group.get(), args...));
+    return m->table.find(std::invoke(m->key, args...), place(m->group.get(), args...));
   }
   /// Forgets this process's choices, or the one for these arguments: the next call looks into the
   /// store again. Records stay. Thread-safe; calls in progress keep the choice that they have. With
   /// a group on all its ranks or none: a cold call meets the others.
   void clear() const { m->table.clear(); }
   void erase(const std::remove_reference_t<Args>&... args) const {
-    m->table.erase(m->key(args...), place(m->group.get(), args...));
+    m->table.erase(std::invoke(m->key, args...), place(m->group.get(), args...));
   }
   [[nodiscard]] const Space<C>& space() const noexcept { return m->space; }
   [[nodiscard]] const std::string& name() const noexcept { return m->name; }
@@ -371,7 +374,8 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     if (!options.tune) [[unlikely]]
       return launch(s, s.space[0], std::forward<Args>(args)...);
     ProcessGroup* group = options.group != nullptr ? options.group : s.group.get();
-    auto&& key = told(group, [&]() -> decltype(auto) { return s.key(std::as_const(args)...); });
+    auto&& key =
+        told(group, [&]() -> decltype(auto) { return std::invoke(s.key, std::as_const(args)...); });
     if (const C* c = s.table.find(key, place(group, args...))) [[likely]]
       return launch(s, *c, std::forward<Args>(args)...);
     return miss(key, options, group, args...);
@@ -408,7 +412,9 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
     return detail::mix(ranks, device_word(m->on(args...)));
   }
   static std::uint64_t device_word(const Stream& stream) {
-    return static_cast<std::uint64_t>(stream.device ? stream.device->index() : 0) + 1;
+    if (!stream.device) return 0;
+    return detail::mix(std::hash<std::string_view>{}(stream.device->kind()),
+                       static_cast<std::uint64_t>(stream.device->index()));
   }
   static bool in_pass(const State& s) noexcept {
     return s.kernel && detail::current_pass != nullptr;
@@ -433,7 +439,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   detail::Call describe_call(const CallOptions& options,
                              const std::remove_reference_t<Args>&... args) const {
     detail::Call call;
-    call.key = describe(m->key(args...));
+    call.key = describe(std::invoke(m->key, args...));
     if (m->on) call.stream = m->on(args...);
     call.group = options.group != nullptr ? options.group : m->group.get();
     call.verbose = options.verbose;
@@ -464,6 +470,7 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
   R decide_and_run(State& s, const detail::Call& call, B& attempt,
                    std::remove_reference_t<Args>&... args) const {
     if (detail::Pass* pass = detail::current_pass; pass != nullptr && s.kernel) {
+      if (s.space.size() == 1) return launch(s, s.space[0], std::forward<Args>(args)...);
       pass->answer(s.launcher(), call, attempt);
       if constexpr (std::is_reference_v<R>)
         return static_cast<R>(*attempt.results.back());
@@ -484,12 +491,12 @@ namespace detail {
 template <class Signature, class C, class Key, class Launch>
 [[nodiscard]] auto make_tuned(std::string name, Space<C> space, Key key, Launch launch,
                               bool kernel) {
-  if constexpr (std::is_void_v<Signature>)
-    return Tuned<signature_t<Launch>, Key, Launch>(std::move(name), std::move(space),
-                                                   std::move(key), std::move(launch), kernel);
-  else
-    return Tuned<Signature, Key, Launch>(std::move(name), std::move(space), std::move(key),
-                                         std::move(launch), kernel);
+  using Given = signature_t<Signature, Launch>;
+  static_assert(takes_config<Given, C>::value,
+                "disttune: the space's configurations are of another type than the launch's first "
+                "parameter");
+  return Tuned<Given, Key, Launch>(std::move(name), std::move(space), std::move(key),
+                                   std::move(launch), kernel);
 }
 }  // namespace detail
 

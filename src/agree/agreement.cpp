@@ -167,7 +167,7 @@ DISTTUNE_NAMESPACE_BEGIN
 
 void barrier(ProcessGroup& group, std::chrono::nanoseconds timeout) {
   agree::Agreement call(&group, timeout, "a barrier");
-  call.run([&] { call.meet(); });
+  call.run([&] { call.meet("barrier"); });
   call.ended_alike();
 }
 
@@ -275,10 +275,10 @@ void Agreement::remember(const std::string& compared) {
   m_group->state().compared.insert(compared);
 }
 
-void Agreement::meet() {
+void Agreement::meet(std::string_view why) {
   if (alone()) return;
   std::int64_t word = 0;
-  max({&word, 1}, "meeting");
+  max({&word, 1}, why);
 }
 
 // ── The end ─────────────────────────────────────────────────────────────────────────────────────

@@ -139,8 +139,8 @@ class Agreement {
   /// Whether `remember` was called with this on the group. No collective.
   [[nodiscard]] bool remembers(const std::string& compared) const;
   void remember(const std::string& compared);
-  /// All ranks are here. One reduction.
-  void meet();
+  /// All ranks are here. One reduction; `why` is part of what has to be equal.
+  void meet(std::string_view why = "meeting");
   /// The last reduction. Throws Disagreement when ranks decided differently: then nothing may be
   /// stored. Returns the ranks' medians: all up to 64 ranks, else minimum, median, maximum and the
   /// eight slowest (one reduction more), by rank. A median below 0 is none.

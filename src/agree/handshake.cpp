@@ -88,7 +88,7 @@ void Agreement::exchange_hardware(const Value& hardware) {
   const std::int64_t word = digest(mine);
   std::vector<std::string> texts;
   std::vector<std::int64_t> done;
-  while (true) {
+  for (int kinds = 0; kinds < size(); ++kinds) {
     const bool left = std::ranges::find(done, word) == done.end();
     std::int64_t largest = left ? word : k_nothing;
     max({&largest, 1}, "shape");
@@ -101,14 +101,14 @@ void Agreement::exchange_hardware(const Value& hardware) {
     done.push_back(largest);
   }
   std::ranges::sort(texts);
-  std::vector<Value> kinds;
-  kinds.reserve(texts.size());
-  for (std::string& t : texts) kinds.push_back(Value::from_canonical(std::move(t)));
+  std::vector<Value> hardware_texts;
+  hardware_texts.reserve(texts.size());
+  for (std::string& t : texts) hardware_texts.push_back(Value::from_canonical(std::move(t)));
   std::vector<Value> nodes;
   for (const int n : m_group->ranks_per_node()) nodes.emplace_back(n);
   const Value shape = Value::dict({{"size", size()},
                                    {"ranks_per_node", Value::tuple(nodes)},
-                                   {"hardware", Value::list(kinds)}});
+                                   {"hardware", Value::list(hardware_texts)}});
   {
     const std::lock_guard lock(m_group->state().mutex);
     m_group->state().shape = shape;

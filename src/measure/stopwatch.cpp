@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "disttune/error.hpp"
 #include "measure/failure.hpp"
 #include "measure/gate.hpp"
 #include "measure/nesting.hpp"
@@ -42,6 +44,12 @@ std::int64_t difference(std::int64_t from, std::int64_t to) {
   return __builtin_sub_overflow(to, from, &ns) ? -1 : ns;
 }
 double seconds(nanoseconds ns) { return std::chrono::duration<double>(ns).count(); }
+std::unique_ptr<StreamTimer> opened(Device& device, void* stream, std::size_t samples) {
+  if (auto timer = device.open(stream, samples)) return timer;
+  throw Error(
+      fmt::format("disttune: the device '{}' {} opened no timer: Device::open returned null",
+                  device.kind(), device.index()));
+}
 
 }  // namespace
 
@@ -49,7 +57,7 @@ struct Stopwatch::Impl {
   Impl(const Stream& on, Policy with, std::size_t samples)
       : device(on.device ? on.device : host().device),
         policy(complete(std::move(with))),
-        timer(device->open(on.device ? on.handle : nullptr, samples)),
+        timer(opened(*device, on.device ? on.handle : nullptr, samples)),
         gate(*timer, scripted ? policy.now : Now{}),
         readings(samples) {
     if (timer->capturing())

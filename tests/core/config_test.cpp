@@ -90,6 +90,37 @@ TEST(Space, AProductOfTheSameNameIsRefused) {
       std::invalid_argument);
 }
 
+struct Many {
+#define DISTTUNE_EIGHT(x) int x##0, x##1, x##2, x##3, x##4, x##5, x##6, x##7
+  DISTTUNE_EIGHT(a);
+  DISTTUNE_EIGHT(b);
+  DISTTUNE_EIGHT(c);
+  DISTTUNE_EIGHT(d);
+  DISTTUNE_EIGHT(e);
+  DISTTUNE_EIGHT(f);
+  DISTTUNE_EIGHT(g);
+  DISTTUNE_EIGHT(h);
+  int last;
+#undef DISTTUNE_EIGHT
+#define DISTTUNE_ONE(x) disttune::field(#x, &Many::x)
+#define DISTTUNE_EIGHT(x)                                                         \
+  DISTTUNE_ONE(x##0), DISTTUNE_ONE(x##1), DISTTUNE_ONE(x##2), DISTTUNE_ONE(x##3), \
+      DISTTUNE_ONE(x##4), DISTTUNE_ONE(x##5), DISTTUNE_ONE(x##6), DISTTUNE_ONE(x##7)
+  static constexpr auto tuned = disttune::fields(
+      DISTTUNE_EIGHT(a), DISTTUNE_EIGHT(b), DISTTUNE_EIGHT(c), DISTTUNE_EIGHT(d), DISTTUNE_EIGHT(e),
+      DISTTUNE_EIGHT(f), DISTTUNE_EIGHT(g), DISTTUNE_EIGHT(h), DISTTUNE_ONE(last));
+#undef DISTTUNE_EIGHT
+#undef DISTTUNE_ONE
+};
+
+TEST(Space, AConfigurationMayHaveMoreThan64Fields) {
+  const auto space = disttune::grid(&Many::a0, {1, 2}) * disttune::grid(&Many::last, {3, 4});
+  ASSERT_EQ(space.size(), 4U);
+  EXPECT_EQ(space[3].a0, 2);
+  EXPECT_EQ(space[3].last, 4);
+  EXPECT_THROW(static_cast<void>(space * disttune::grid(&Many::last, {5})), std::invalid_argument);
+}
+
 TEST(Space, GridOfMembers) {
   const auto space =
       (disttune::grid(&Tile::block, {256, 512}) * disttune::grid(&Tile::warps, {4, 8}))

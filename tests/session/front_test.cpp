@@ -1,4 +1,5 @@
 // The typed front: argument passing, results, keys, groups of options, and no allocation when warm.
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -116,14 +117,57 @@ TEST_F(Front, LaunchesOfEveryLegalKind) {
 
 /// One of several devices that are not alike.
 struct OneOfMany final : Device {
-  [[nodiscard]] std::string_view kind() const noexcept override { return "one"; }
+  explicit OneOfMany(std::string_view kind = "one") : m_kind(kind) {}
+  [[nodiscard]] std::string_view kind() const noexcept override { return m_kind; }
   [[nodiscard]] std::string_view clock() const noexcept override { return "host"; }
   [[nodiscard]] bool uniform() const override { return false; }
-  [[nodiscard]] Value fingerprint() const override { return Value::dict({{"kind", "one"}}); }
+  [[nodiscard]] Value fingerprint() const override { return Value::dict({{"kind", m_kind}}); }
   [[nodiscard]] std::unique_ptr<StreamTimer> open(void*, std::size_t samples) override {
     return host().device->open(nullptr, samples);
   }
+
+ private:
+  std::string_view m_kind;
 };
+
+TEST_F(Front, DevicesOfTwoKindsHaveChoicesOfTheirOwn) {
+  const std::array devices{std::make_shared<OneOfMany>("one"), std::make_shared<OneOfMany>("two")};
+  std::size_t at = 0;
+  int runs_now = 0;
+  const auto tuned = autotune(
+                         "kinds", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+                         [&](const Tile& t, int) {
+                           ++runs_now;
+                           return t.block;
+                         })
+                         .on([&](int) {
+                           return Stream{devices[at], nullptr};
+                         });
+  for (const bool known : {false, true})
+    for (at = 0; at < devices.size(); ++at) {
+      runs_now = 0;
+      tuned(1);
+      EXPECT_EQ(runs_now, known ? 1 : 2 * 15 + 1);
+    }
+}
+
+/// Does not open.
+struct Shut final : Device {
+  [[nodiscard]] std::string_view kind() const noexcept override { return "shut"; }
+  [[nodiscard]] std::string_view clock() const noexcept override { return "host"; }
+  [[nodiscard]] Value fingerprint() const override { return Value::dict({}); }
+  [[nodiscard]] std::unique_ptr<StreamTimer> open(void*, std::size_t) override { return nullptr; }
+};
+
+TEST_F(Front, ADeviceThatOpensNoTimerIsAnError) {
+  const auto tuned = autotune(
+                         "shut", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+                         [](const Tile& t, int) { return t.block; })
+                         .on([](int) {
+                           return Stream{std::make_shared<Shut>(), nullptr};
+                         });
+  EXPECT_THROW(tuned(1), Error);
+}
 
 TEST_F(Front, AStreamWithoutADeviceIsTheHosts) {
   const auto device = std::make_shared<OneOfMany>();

@@ -37,7 +37,7 @@ concept KeyWord = std::is_integral_v<T> || std::is_enum_v<T>;
 template <class T>
 concept KeyDescribed = !KeyWord<T> && (std::same_as<T, Value> || Describable<T>);
 template <class T>
-concept KeyText = std::is_convertible_v<const T&, std::string_view>;
+concept KeyText = std::is_convertible_v<const T&, std::string_view> && !std::is_null_pointer_v<T>;
 
 [[nodiscard]] inline const Value& described_key(const Value& v) noexcept { return v; }
 template <class T>

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "disttune/version.hpp"
 
@@ -54,7 +55,39 @@ struct signature<R (C::*)(A...)&> : mutable_call<C> {};
 template <class C, class R, class... A>
 struct signature<R (C::*)(A...)& noexcept> : mutable_call<C> {};
 template <class F>
-using signature_t = typename signature<F>::type;
+struct whole {
+  using type = F;
+};
+template <class F>
+concept OneCall = std::is_function_v<std::remove_pointer_t<F>> ||
+    std::is_member_function_pointer_v<F> || requires {
+  &F::operator();
+};
+
+/// The signature that was given, else the launch's own.
+template <class Given, class Launch>
+constexpr auto named_signature() {
+  if constexpr (!std::is_void_v<Given>) {
+    return whole<Given>{};
+  } else {
+    static_assert(OneCall<Launch>,
+                  "disttune: a generic or overloaded function needs its signature as the first "
+                  "template argument, as in autotune<float(const Tile&, int)>(...)");
+    if constexpr (OneCall<Launch>)
+      return signature<Launch>{};
+    else
+      return whole<void()>{};
+  }
+}
+
+template <class Given, class Launch>
+using signature_t = typename decltype(named_signature<Given, Launch>())::type;
+
+template <class Signature, class Config>
+struct takes_config : std::true_type {};
+template <class R, class First, class... Rest, class Config>
+struct takes_config<R(First, Rest...), Config> : std::is_same<std::remove_cvref_t<First>, Config> {
+};
 
 inline int checked_count(std::string_view option, int value, int least) {
   if (value < least || value > 65535)

@@ -1,4 +1,4 @@
-// expect: disttune: a launch takes the configuration first: launch(config, args…)
+// expect: disttune: a launch takes the configuration first: launch(config, args...)
 #include "tile.hpp"
 
 auto launcher = disttune::autotune(

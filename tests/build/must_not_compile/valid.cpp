@@ -23,3 +23,11 @@ auto at_run_time = disttune::autotune(
     [](const disttune::Config& c, int n) { return n + c.get<int>("BLOCK"); });
 auto generic = disttune::autotune<int(const Tile&, int)>(
     "generic", tiles, [](int n) { return n; }, [](const auto&, auto n) { return n; });
+struct Matrix {
+  int rows() const { return columns; }
+  int columns = 1;
+};
+auto by_member_function = disttune::autotune("by_member_function", tiles, &Matrix::rows,
+                                             [](const Tile&, const Matrix& m) { return m.rows(); });
+auto by_member = disttune::autotune("by_member", tiles, &Matrix::columns,
+                                    [](const Tile&, const Matrix& m) { return m.rows(); });

@@ -1,0 +1,5 @@
+// expect: disttune: a key is made of integers
+#include "tile.hpp"
+
+auto launcher = disttune::autotune(
+    "null", tiles, [](int) { return nullptr; }, [](const Tile&, int n) { return n; });
