@@ -41,12 +41,7 @@ Kernel make_kernel(std::string name, std::string module, nb::list candidates, nb
   spec.options.timer = std::move(timer);
   spec.options.cache = std::move(cache);
   spec.options.store = std::move(store);
-  const std::shared_ptr<PyObject> function(Py_NewRef(identity.ptr()), [](PyObject* held) {
-    if (Py_IsInitialized() == 0) return;
-    const Gil gil;
-    Py_DECREF(held);
-  });
-  spec.identity = [function] {
+  spec.identity = [function = owned_by_any_thread(Ref::borrow(identity.ptr()))] {
     const Gil gil;
     try {
       return describe(checked(PyObject_CallNoArgs(function.get())).get(), "identity");
