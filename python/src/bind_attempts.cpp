@@ -57,13 +57,8 @@ nb::tuple decide(const Kernel& kernel, nb::object key, nb::object attempt, nb::o
                  std::uintptr_t stream, nb::object group, bool verbose) {
   const HeldCall held = held_call(key, device, stream, group, verbose);
   PythonAttempt wrapped(attempt.ptr());
-  Messages messages;
   detail::Outcome outcome;
-  {
-    const NoGil released;
-    outcome = detail::decide(*kernel.launcher, held.call, wrapped);
-  }
-  messages.flush();
+  Messages::around([&] { outcome = detail::decide(*kernel.launcher, held.call, wrapped); });
   return nb::make_tuple(outcome.candidate, outcome.decided, outcome.source, outcome.restore);
 }
 

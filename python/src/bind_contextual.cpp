@@ -42,27 +42,20 @@ class Contextual {
     m_kernels.try_emplace(&launcher, std::move(kernel));
     const HeldCall held = held_call(key, device, stream, nb::none(), false);
     PythonAttempt wrapped(attempt.ptr());
-    Messages messages;
-    {
-      const NoGil released;
-      m_call.pass().answer(launcher, held.call, wrapped);
-    }
-    messages.flush();
+    Messages::around([&] { m_call.pass().answer(launcher, held.call, wrapped); });
   }
 
   void complete(const nb::object& outer) {
-    Messages messages;
-    {
-      const NoGil released;
+    Messages::around([&] {
       m_call.complete([&](detail::Pass&) {
         const Gil gil;
         if (Ref::steal(PyObject_CallNoArgs(outer.ptr()))) return;
         if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || !settled_by_complete()) throw_raised();
         PyErr_Clear();  // of a kernel for which nothing works: the ranks say so together
       });
-    }
-    m_over = true;
-    messages.flush();
+      const Gil gil;
+      m_over = true;
+    });
   }
 
   void abandon(const std::string& why) {

@@ -138,13 +138,8 @@ Measurement measure_call(nb::object run, int warmup, int repeat, std::string cac
   if (!device.is_none())
     options.stream = {device_of(device.ptr()), reinterpret_cast<void*>(stream)};
   if (!group.is_none()) options.group = group_pointer(group.ptr());
-  Messages messages;
   Measurement out;
-  {
-    const NoGil released;
-    out = measure([&] { run_plainly(run.ptr()); }, options);
-  }
-  messages.flush();
+  Messages::around([&] { out = measure([&] { run_plainly(run.ptr()); }, options); });
   return out;
 }
 

@@ -35,22 +35,17 @@ void bind(const LauncherState& state, const Arguments& arguments) {
 }
 
 detail::Outcome decide(LauncherState& state, const detail::Call& call, LauncherAttempt& attempt) {
-  Messages messages;
-  std::optional<detail::Outcome> outcome;
-  try {
-    const NoGil released;
-    outcome = detail::decide(*state.session, call, attempt);
-  } catch (...) {
-    attempt.give_back();
+  detail::Outcome outcome;
+  Messages::around([&] {
     try {
-      messages.flush();
-    } catch (const ErrorSet&) {
-      PyErr_Clear();  // the error itself is worth more than a warning made into one
+      outcome = detail::decide(*state.session, call, attempt);
+    } catch (...) {
+      const Gil gil;
+      attempt.give_back();
+      throw;
     }
-    throw;
-  }
-  messages.flush();
-  return *outcome;
+  });
+  return outcome;
 }
 
 PyObject* run_cold(LauncherState& state, const Arguments& arguments, CallShape* shape,
@@ -153,13 +148,10 @@ Ref explain_call(PyObject* self, const StrippedCall& call) {
   Explanation explanation;
   const ChoiceRef known = share(state.table.find(question.key.view(), question.key.hash));
   LauncherAttempt attempt(state, call.arguments(), nullptr, call.options(), question.key);
-  Messages messages;
-  {
-    const NoGil released;
+  Messages::around([&] {
     explanation = detail::explain(*state.session, question.call,
                                   [&](std::size_t i) { return known || attempt.admits(i); });
-  }
-  messages.flush();
+  });
   auto live = live_entries(state);
   if (known) {
     const bool stored = explanation.source == "store" || explanation.source == "layer";
@@ -180,12 +172,7 @@ Ref result_of_call(PyObject* self, const StrippedCall& call) {
   Question question;
   ask(question, state, call);
   std::optional<Record> record;
-  Messages messages;
-  {
-    const NoGil released;
-    record = detail::result(*state.session, question.call);
-  }
-  messages.flush();
+  Messages::around([&] { record = detail::result(*state.session, question.call); });
   if (!record) return Ref::borrow(Py_None);
   return wrap(ShownRecord{std::move(*record), live_entries(state)});
 }
