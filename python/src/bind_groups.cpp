@@ -6,7 +6,6 @@
 #include <nanobind/stl/vector.h>
 #include <nanobind/trampoline.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -77,11 +76,6 @@ class PythonGroup final : public ProcessGroup {
     });
   }
 
-  const std::uint32_t serial = [] {
-    static std::atomic<std::uint32_t> last{0};
-    return ++last;
-  }();
-
  private:
   [[nodiscard]] nb::handle self() const { return nb_trampoline.base(); }
   template <class... Args>
@@ -102,11 +96,6 @@ std::chrono::nanoseconds duration_of(double seconds) {
 ProcessGroup* group_pointer(PyObject* object) noexcept {
   ProcessGroup* group = nullptr;
   return nb::try_cast<ProcessGroup*>(nb::handle(object), group) ? group : nullptr;
-}
-
-std::uint32_t group_serial(PyObject* object) {
-  const auto* group = dynamic_cast<const PythonGroup*>(group_pointer(object));
-  return group == nullptr ? 0 : group->serial;
 }
 
 void bind_groups(nb::module_& m) {
