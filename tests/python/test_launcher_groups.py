@@ -164,6 +164,40 @@ def test_a_collision_on_one_rank_is_told_to_the_others(tmp_path):
     assert "ValueError" in seats[1].said[0][1]
 
 
+class NoBool:
+    def __bool__(self):
+        raise ArithmeticError("neither")
+
+
+# Calls that fail on this rank ahead of the session, each with its error.
+MISFITS = {
+    "an unknown keyword": ((5,), {"colour": "red"}, TypeError),
+    "a key without a text": ((object(),), {}, TypeError),
+    "a switch that is none": ((5,), {"autotune_verbose": NoBool()}, ArithmeticError),
+    "a warning that is an error": (
+        (5,),
+        {"c": 2, "autotune_allow_arg_overwrite": True},
+        disttune.DisttuneWarning,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("error::disttune.DisttuneWarning")
+@pytest.mark.parametrize(("args", "kwargs", "error"), MISFITS.values(), ids=MISFITS)
+def test_a_call_that_fails_ahead_of_the_session_tells_the_others(tmp_path, args, kwargs, error):
+    def work(seat):
+        f = make(tmp_path, {1: 1, 2: 2, 3: 3}, disttune.key("x"), rank=seat.rank)
+        if seat.rank == 0:
+            return f(5, autotune_pg=seat)
+        return f(*args, autotune_pg=seat, **kwargs)
+
+    results, seats = on_ranks(work)
+    assert isinstance(results[1], error)
+    assert isinstance(results[0], disttune.PeerFailed)
+    assert len(seats[1].said) == 1
+    assert type(results[1]).__name__ in seats[1].said[0][1]
+
+
 def test_the_default_group(tmp_path):
     def work(seat):
         f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)
