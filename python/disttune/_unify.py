@@ -36,7 +36,7 @@ def unify(
     name
         Of one function; empty: all that the ranks hold. Equal on all ranks.
     timeout
-        Seconds without arrival or sign of life of a rank after which waiting ends.
+        Seconds without arrival or sign of life of a rank after which waiting ends; at most 1e9.
 
     Returns
     -------

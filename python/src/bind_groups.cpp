@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "core/seconds.hpp"
 #include "disttune/unify.hpp"
 #include "in_python.hpp"
+#include "surroundings.hpp"
 
 namespace nb = nanobind;
 
@@ -86,11 +88,6 @@ class PythonGroup final : public ProcessGroup {
   }
 };
 
-std::chrono::nanoseconds duration_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 ProcessGroup* group_pointer(PyObject* object) noexcept {
@@ -121,17 +118,19 @@ void bind_groups(nb::module_& m) {
   m.def(
       "barrier",
       [](ProcessGroup& group, double seconds) {
-        const NoGil released;
-        barrier(group, duration_of(seconds));
+        Messages::around([&] { barrier(group, core::in_nanoseconds(seconds)); });
       },
       nb::arg("group"), nb::arg("timeout"), "Return when all ranks are here.");
   m.def(
       "unify",
       [](ProcessGroup& group, std::optional<std::string> store, std::string name, double seconds) {
-        const NoGil released;
-        return unify(
-            group,
-            {.store = std::move(store), .name = std::move(name), .timeout = duration_of(seconds)});
+        std::vector<std::string> changed;
+        Messages::around([&] {
+          changed = unify(group, {.store = std::move(store),
+                                  .name = std::move(name),
+                                  .timeout = core::in_nanoseconds(seconds)});
+        });
+        return changed;
       },
       nb::arg("group"), nb::arg("store").none(), nb::arg("name"), nb::arg("timeout"),
       "Give all ranks the lowest rank's records; the names of functions that changed here.");

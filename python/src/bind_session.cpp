@@ -185,6 +185,9 @@ void bind_session(nb::module_& m) {
   m.def(
       "describe_environment", [] { return core::describe_environment(); },
       "Every variable with its value now, a line each.");
+  m.def(
+      "timeout_seconds", [] { return core::Environment::read().timeout_seconds; },
+      "TIMEOUT as the session reads it. ValueError where a variable cannot be used.");
   m.def("list_store", &list_store, nb::arg("name") = "", nb::arg("root") = nb::none(),
         "Summaries of the records of one function (all: empty name), as dicts.");
   m.def(

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import disttune
 import pytest
+from disttune import _core, _groups
 
 
 class Meeting:
@@ -223,8 +224,36 @@ def test_barrier(tmp_path):
     assert results == [None, None]
     assert all(seat.collectives > 0 for seat in seats)
     assert disttune.barrier() is None
-    with pytest.raises(ValueError, match="seconds"):
-        disttune.barrier(timeout=0)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 1.1e9, float("inf"), float("nan"), True, "60"])
+def test_times_that_no_clock_can_count_are_refused(timeout):
+    for wait in (disttune.barrier, disttune.unify):
+        with pytest.raises(ValueError, match="seconds"):
+            wait(timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [1e9, 1e10, float("inf"), float("nan"), -1.0])
+def test_the_core_counts_no_time_backwards(timeout):
+    class Waits(disttune.ProcessGroup):
+        def all_reduce_max(self, values, wait):
+            self.patience = wait.patience
+            return values
+
+        def abandon(self, sequence, why):
+            raise AssertionError(why)
+
+    group = Waits(0, 2, [2])
+    _core.barrier(group, timeout)
+    assert group.patience == (1e9 if timeout > 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 600), ("1e9", 1e9), ("1e10", 600), ("inf", 600)]
+)
+def test_ranks_meet_within_the_timeout_that_the_session_reads(monkeypatch, text, seconds):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_TIMEOUT", text)
+    assert _groups._timeout() == seconds
 
 
 def test_unify(tmp_path):
@@ -251,7 +280,5 @@ def test_unify(tmp_path):
     assert results[0][2] == results[1][2]
 
     assert disttune.unify() == []
-    with pytest.raises(ValueError, match="seconds"):
-        disttune.unify(timeout=0)
     with pytest.raises(TypeError, match="name"):
         disttune.unify(name=3)
