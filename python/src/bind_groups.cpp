@@ -9,13 +9,16 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings.hpp"
+#include "core/rank_list.hpp"
 #include "core/seconds.hpp"
 #include "disttune/unify.hpp"
+#include "groups/roll_call.hpp"
 #include "in_python.hpp"
 #include "surroundings.hpp"
 
@@ -88,6 +91,59 @@ class PythonGroup final : public ProcessGroup {
   }
 };
 
+Deadline time_of(double seconds) { return Deadline(core::in_nanoseconds(seconds)); }
+
+int checked_rank(const groups::RollCall& roll, int rank) {
+  if (rank >= 0 && rank < roll.size()) return rank;
+  throw std::invalid_argument("disttune: a roll call of " + std::to_string(roll.size()) +
+                              " ranks has no rank " + std::to_string(rank));
+}
+
+/// `RollCall::check` for a wait that Python code was given, or made with the same attributes.
+void check_roll(const groups::RollCall& roll, int self, nb::handle wait,
+                const std::vector<bool>& arrived, double entered, double now) {
+  if (arrived.size() != static_cast<std::size_t>(roll.size()))
+    throw std::invalid_argument("disttune: arrived: one entry a rank");
+  const auto phase = nb::cast<std::string>(wait.attr("phase"));
+  const Wait same{time_of(nb::cast<double>(wait.attr("deadline"))),
+                  core::in_nanoseconds(nb::cast<double>(wait.attr("patience"))),
+                  nb::cast<std::uint64_t>(wait.attr("sequence")), phase,
+                  nb::cast<bool>(wait.attr("first"))};
+  roll.check(checked_rank(roll, self), same, arrived, time_of(entered), time_of(now));
+}
+
+void bind_roll_call(nb::module_& m) {
+  using groups::RollCall;
+  m.def(
+      "name_ranks", [](const std::vector<int>& ranks) { return core::name_ranks(ranks); },
+      nb::arg("ranks"), "Ranks, which are sorted, as people read them.");
+  nb::class_<RollCall>(m, "RollCall",
+                       "What a rank knows of the others, and which error is due because of it: for "
+                       "groups that are written in Python. Times are seconds of time.monotonic.")
+      .def(nb::init<int>(), nb::arg("size"))
+      .def(
+          "announce",
+          [](RollCall& roll, int rank, std::uint64_t sequence, const std::string& why, double now) {
+            roll.announce(checked_rank(roll, rank), sequence, why, time_of(now));
+          },
+          nb::arg("rank"), nb::arg("sequence"), nb::arg("why"), nb::arg("now"))
+      .def(
+          "withdraw",
+          [](RollCall& roll, int rank, std::uint64_t sequence) {
+            roll.withdraw(checked_rank(roll, rank), sequence);
+          },
+          nb::arg("rank"), nb::arg("sequence"))
+      .def(
+          "sign",
+          [](RollCall& roll, int rank, double now) {
+            roll.sign(checked_rank(roll, rank), time_of(now));
+          },
+          nb::arg("rank"), nb::arg("now"), "A sign of life.")
+      .def("check", &check_roll, nb::arg("self_rank"), nb::arg("wait"), nb::arg("arrived"),
+           nb::arg("entered"), nb::arg("now"),
+           "Raise what is due for this rank, which has waited since `entered`.");
+}
+
 }  // namespace
 
 ProcessGroup* group_pointer(PyObject* object) noexcept {
@@ -115,6 +171,7 @@ void bind_groups(nb::module_& m) {
       .def_prop_ro("rank", [](const ProcessGroup& g) { return g.rank(); })
       .def_prop_ro("size", [](const ProcessGroup& g) { return g.size(); })
       .def_prop_ro("ranks_per_node", [](const ProcessGroup& g) { return g.ranks_per_node(); });
+  bind_roll_call(m);
   m.def(
       "barrier",
       [](ProcessGroup& group, double seconds) {
