@@ -138,17 +138,24 @@ class PythonDevice final : public Device {
   }
 
  private:
-  /// Read once: a device does not change its kind.
+  /// Read once: a device does not change its kind. Views of it are out from then on, so the first
+  /// of several threads that ask has the word for good.
   std::string_view text(const char* name, std::string& kept,
                         std::string_view otherwise) const noexcept {
-    if (kept.empty()) {
-      in_python_quietly([&] {
-        const nb::object found = ask(nb_trampoline.base(), name);
-        if (found.is_valid()) kept = nb::cast<std::string>(found);
-      });
-      if (kept.empty()) kept = otherwise;
-    }
-    return kept;
+    std::string_view known = otherwise;  // the interpreter may have ended
+    in_python_quietly([&] {
+      if (kept.empty()) {
+        std::string said;
+        in_python_quietly([&] {
+          const nb::object found = ask(nb_trampoline.base(), name);
+          if (found.is_valid()) said = nb::cast<std::string>(found);
+        });
+        // Asking ran Python code, and with it perhaps another thread that asked.
+        if (kept.empty()) kept = said.empty() ? otherwise : said;
+      }
+      known = kept;
+    });
+    return known;
   }
   Value value(const char* name) const {
     return in_python([&] {
