@@ -187,7 +187,9 @@ void bind_devices(nb::module_& m) {
       "`index()`, `uniform()` and `capturing(stream)`. `open` returns a timer: an object with "
       "`start(sample)`, `stop(sample)`, `elapsed_ns(sample)`, `synchronize(deadline)` (seconds of "
       "time.monotonic; False: late) and, where it can, `hold()`, `release()`, `gate`, `flush()`, "
-      "`fault()`, `begin_capture()`, `end_capture()`, `replay()`.")
+      "`fault()`, `begin_capture()`, `end_capture()`, `replay()`. Where there is a `hold()`, what "
+      "waits for the device must let go of the interpreter lock, as ctypes does: `release()` may "
+      "have to be called by another thread in the meantime.")
       .def(nb::init<>());
   nb::class_<StreamTimer>(m, "StreamTimer", "A timer of a device that is written in C++.");
   m.def(
