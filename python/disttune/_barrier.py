@@ -21,7 +21,7 @@ def barrier(group: Any = None, timeout: float = 600.0) -> None:
     group
         As ``autotune_pg``: ``None`` is the default group. A rank that is alone returns at once.
     timeout
-        Seconds without arrival or sign of life of a rank after which waiting ends.
+        Seconds without arrival or sign of life of a rank after which waiting ends; at most 1e9.
 
     Raises
     ------

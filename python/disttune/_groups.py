@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import os
 import sys
 import threading
 import weakref
@@ -113,8 +112,8 @@ def resolve_group(group: Any = None, timeout: float | None = None) -> _core.Proc
 
 def checked_timeout(call: str, timeout: Any) -> float:
     """Return the seconds that a call may wait; ValueError for what is none."""
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise ValueError(f"disttune: {call}(timeout={timeout!r}): seconds above 0")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 1e9:
+        raise ValueError(f"disttune: {call}(timeout={timeout!r}): seconds above 0, at most 1e9")
     return float(timeout)
 
 
@@ -133,10 +132,9 @@ def _check_kind(group: Any) -> None:
 
 def _timeout() -> float:
     try:
-        seconds = float(os.environ.get("TRITON_DIST_AUTOTUNE_TIMEOUT") or 600)
+        return _core.timeout_seconds()
     except ValueError:
         return 600.0  # the session, which reads the environment next, says what is wrong
-    return seconds if seconds > 0 else 600.0
 
 
 @atexit.register

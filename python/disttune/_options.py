@@ -12,7 +12,7 @@ from typing import Any
 from . import _core
 from ._check import Check
 
-__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options", "checked_clock"]
+__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options", "checked_clock", "checked_folder"]
 
 #: Keywords of a call, taken out before the function sees them.
 CALL_KEYWORDS = (
@@ -76,8 +76,8 @@ def _unknown(name: str) -> str:
     return f"{text}. Options: {', '.join(OPTIONS)}"
 
 
-def _wrong(name: str, value: Any, wanted: str) -> str:
-    return f"disttune: autotune({name}={value!r}): {wanted}"
+def _wrong(name: str, value: Any, wanted: str, call: str = "autotune") -> str:
+    return f"disttune: {call}({name}={value!r}): {wanted}"
 
 
 def _count(least: int) -> Callable[[str, Any], int]:
@@ -168,14 +168,13 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _folder(name: str, value: Any) -> str:
+def checked_folder(name: str, value: Any, call: str = "autotune") -> str:
+    """Return a folder as a shell would have read it; TypeError for what is none."""
     if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(_wrong(name, value, "a folder is wanted"))
-    folder = os.fspath(value)
-    if isinstance(folder, bytes):
-        folder = os.fsdecode(folder)
+        raise TypeError(_wrong(name, value, "a folder is wanted", call))
+    folder = os.fsdecode(os.fspath(value))
     if not folder:
-        raise ValueError(_wrong(name, value, "it must not be empty"))
+        raise ValueError(_wrong(name, value, "it must not be empty", call))
     return os.path.expanduser(folder)
 
 
@@ -205,7 +204,7 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "version": _text,
     "timer": _timer,
     "cache": _one_of(lambda: ("hot", "cold")),
-    "store": _folder,
+    "store": checked_folder,
     "name": _text,
     "ignore": _names,
 }

@@ -30,23 +30,15 @@ from typing import Any
 from . import _core
 from ._store_line import LineBroken, StoreLine
 
-__all__ = ["StoreGroup", "name_ranks"]
+__all__ = ["StoreGroup"]
 
 #: Announcements from here on close a rank's side of the group for good (group.hpp).
-_CLOSED_BY_FAILURE = 2**64 - 1
-_CLOSED_BY_TIMEOUT = _CLOSED_BY_FAILURE - 1
-_CLOSED_BY_DISAGREEMENT = _CLOSED_BY_FAILURE - 2
-#: Seconds that an announcement which may be an old one is given to be taken back.
-_WITHDRAWAL = 1.0
+_CLOSED = 2**64 - 3
+#: Seconds that a rank which waits where nobody will come is given to leave.
+_LEAVING = 1.0
 #: Seconds between two looks at the side channel while waiting.
 _LOOK = 0.25
 _NOTES_KEPT = 4096
-
-
-def name_ranks(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
 def _pack(values: Sequence[int]) -> str:
@@ -82,18 +74,12 @@ class _Place:
 
 @dataclasses.dataclass
 class _Peer:
-    """What is known of another rank from the side channel."""
+    """What another rank said last on the side channel."""
 
     ended: int = 0
-    ended_count: int = 0
-    ended_since: float = 0.0
-    standing: bool = False
-    why: str = ""
-    closed: int = 0
-    closed_why: str = ""
+    count: int = 0
     notes: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     life: int = -1
-    last_sign: float = 0.0
     #: A place in which this rank never took part, and since when the peer waits there.
     astray: tuple[_Place, float] | None = None
 
@@ -118,6 +104,8 @@ class StoreGroup(_core.ProcessGroup):
         self._size = size
         self._lock = threading.Lock()
         self._peers = [_Peer() for _ in range(size)]
+        #: The rules about announcements and silence, the same as those of groups in C++.
+        self._roll = _core.RollCall(size)
         self._news = 0
         self._next_look = 0.0
         self._say: dict[str, Any] = {"ended": [0, 0, "", False], "closed": [0, ""], "notes": []}
@@ -232,7 +220,7 @@ class StoreGroup(_core.ProcessGroup):
                 self._listen(until, now)
                 self._raise_if_told(wait, entered, now)
                 self._raise_if_astray(sorted(set(missing.values())), place, until, now)
-                self._raise_if_silent(sorted(set(missing.values())), key, wait, until, now)
+                self._raise_if_silent(set(missing.values()), key, wait, entered, until, now)
             time.sleep(pause)
             pause = min(pause * 1.3, 0.005)
 
@@ -247,40 +235,21 @@ class StoreGroup(_core.ProcessGroup):
                 continue
             said = json.loads(text)
             ended, count, why, standing = said["ended"]
+            closed, closed_why = said["closed"]
             with self._lock:
-                if (ended, count) != (peer.ended, peer.ended_count):
-                    peer.ended_since = now
-                peer.ended, peer.ended_count, peer.why, peer.standing = ended, count, why, standing
-                peer.closed, peer.closed_why = said["closed"]
+                for _ in range(count - (peer.count if peer.ended == ended else 0)):
+                    self._roll.announce(rank, ended, why, now)
+                if not standing:
+                    self._roll.withdraw(rank, ended)
+                if closed:
+                    self._roll.announce(rank, closed, closed_why, now)
+                peer.ended, peer.count = ended, count
                 peer.notes = [(sequence, what) for sequence, what in said["notes"]]
         self._news = news
 
     def _raise_if_told(self, wait: Any, entered: float, now: float) -> None:
-        own_ended, own_count = self._say["ended"][:2]
-        closed: _Peer | None = None
-        pending = False
-        for rank, peer in enumerate(self._peers):
-            if rank == self._me:
-                continue
-            if peer.closed and closed is None:
-                closed = peer
-            if not peer.standing or peer.ended < max(wait.sequence, 1):
-                continue
-            # As many announcements as this rank made itself: both failed in the same calls.
-            if own_ended == peer.ended and peer.ended_count <= own_count:
-                continue
-            if wait.first and peer.ended_since <= entered and now < entered + _WITHDRAWAL:
-                pending = True
-                continue
-            raise _core.PeerFailed(
-                f"disttune: rank {rank} ended cold call {peer.ended} with an error: {peer.why}"
-            )
-        if closed is not None and not pending:
-            kinds = {
-                _CLOSED_BY_TIMEOUT: _core.GroupTimeout,
-                _CLOSED_BY_DISAGREEMENT: _core.Disagreement,
-            }
-            raise kinds.get(closed.closed, _core.PeerFailed)(closed.closed_why)
+        everybody = [True] * self._size  # of whose arrival nothing is asked
+        self._roll.check(self._me, wait, everybody, entered, now)
 
     def _raise_if_astray(self, missing: list[int], place: _Place, until: float, now: float) -> None:
         """Ranks that went on without this one, or that wait where it will never come."""
@@ -299,41 +268,29 @@ class StoreGroup(_core.ProcessGroup):
                 # It may be about to leave, after an error that it has just been told of.
                 if peer.astray is None or peer.astray[0] != there:
                     peer.astray = (there, now)
-                elif now - peer.astray[1] > _WITHDRAWAL:
+                elif now - peer.astray[1] > _LEAVING:
                     sides.append((there, [rank]))
         if sides:
             raise _core.Disagreement(_out_of_step([*sides, (place, [self._me])]))
 
     def _raise_if_silent(
-        self, missing: list[int], key: str, wait: Any, until: float, now: float
+        self, missing: set[int], key: str, wait: Any, entered: float, until: float, now: float
     ) -> None:
-        late = False
         for rank in missing:
             peer = self._peers[rank]
             life = self._line.count(f"life/{rank}", until)
-            if life != peer.life:
-                peer.last_sign = now if peer.life >= 0 else 0.0
-                peer.life = life
-            late = late or now >= max(wait.deadline, peer.last_sign + wait.patience)
-        if not late:
+            if life != peer.life and peer.life >= 0:
+                self._roll.sign(rank, now)
+            peer.life = life
+        arrived = [rank not in missing for rank in range(self._size)]
+        try:
+            self._roll.check(self._me, wait, arrived, entered, now)
             return
-        silent = [
-            rank
-            for rank in range(self._size)
-            if rank != self._me
-            and now >= max(wait.deadline, self._peers[rank].last_sign + wait.patience)
-            and (rank in missing or not self._line.has([f"{key}/{rank}"], until))
-        ]
-        hint = (
-            "; a rank that does not make this call, or that still remembers a choice which this "
-            "rank has lost (a restart, a cleared table), looks the same"
-            if wait.first
-            else ""
-        )
-        raise _core.GroupTimeout(
-            f"disttune: no arrival and no sign of life from {name_ranks(silent)} within "
-            f"{wait.patience:g} s, in {wait.phase} of cold call {wait.sequence}{hint}"
-        )
+        except _core.GroupTimeout:
+            pass  # the text is to name all who are not here, and only now is it worth asking
+        everybody = range(self._size)
+        arrived = [r == self._me or self._line.has([f"{key}/{r}"], until) for r in everybody]
+        self._roll.check(self._me, wait, arrived, entered, now)
 
     # -- the side channel ----------------------------------------------------------------------
 
@@ -343,7 +300,8 @@ class StoreGroup(_core.ProcessGroup):
     def abandon(self, sequence: int, why: str) -> None:
         """Tell the others that this rank ended a call with an error."""
         with self._lock:
-            if sequence >= _CLOSED_BY_DISAGREEMENT:
+            self._roll.announce(self._me, sequence, why, time.monotonic())
+            if sequence >= _CLOSED:
                 if not self._say["closed"][0]:
                     self._say["closed"] = [sequence, why]
             else:
@@ -355,6 +313,7 @@ class StoreGroup(_core.ProcessGroup):
     def withdraw(self, sequence: int) -> None:
         """Take an announcement back."""
         with self._lock:
+            self._roll.withdraw(self._me, sequence)
             if self._say["ended"][0] == sequence and self._say["ended"][3]:
                 self._say["ended"][3] = False
                 self._tell()
@@ -399,7 +358,7 @@ class StoreGroup(_core.ProcessGroup):
 
 def _out_of_step(sides: list[tuple[_Place, list[int]]]) -> str:
     sides = sorted(sides, key=lambda side: min(side[1]))
-    text = ", ".join(f"{name_ranks(ranks)} in {place.described()}" for place, ranks in sides)
+    text = ", ".join(f"{_core.name_ranks(ranks)} in {place.described()}" for place, ranks in sides)
     return (
         f"disttune: ranks are out of step: {text}; a rank made a collective that the others did "
         "not make"

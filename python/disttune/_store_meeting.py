@@ -12,7 +12,7 @@ import weakref
 from typing import Any, NoReturn
 
 from . import _core
-from ._store_group import StoreGroup, name_ranks
+from ._store_group import StoreGroup
 from ._store_line import LineBroken, StoreLine
 
 __all__ = ["join"]
@@ -119,7 +119,7 @@ def _answer_the_roll(
 
 def _give_up(missing: list[int], timeout: float) -> NoReturn:
     raise _core.GroupTimeout(
-        f"disttune: no arrival from {name_ranks(missing)} within {timeout:g} s, while the "
+        f"disttune: no arrival from {_core.name_ranks(missing)} within {timeout:g} s, while the "
         "ranks of the group met for the first time; a rank that does not make this call, or "
         "that still remembers a choice which the others have lost, looks the same"
     )

@@ -8,6 +8,7 @@ from typing import Any
 from . import _core
 from ._function import forget_choices_of_this_rank
 from ._groups import checked_timeout, resolve_group
+from ._options import checked_folder
 
 __all__ = ["unify"]
 
@@ -36,7 +37,7 @@ def unify(
     name
         Of one function; empty: all that the ranks hold. Equal on all ranks.
     timeout
-        Seconds without arrival or sign of life of a rank after which waiting ends.
+        Seconds without arrival or sign of life of a rank after which waiting ends; at most 1e9.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def unify(
     seconds = checked_timeout("unify", timeout)
     if not isinstance(name, str):
         raise TypeError(f"disttune: unify(name={name!r}): a function's name is wanted")
-    folder = None if store is None else os.fsdecode(os.fspath(store))
+    folder = None if store is None else checked_folder("store", store, "unify")
     seat = resolve_group(group)
     if seat is None:
         return []

@@ -85,16 +85,6 @@ std::vector<std::string> keys_now(const LauncherState& state) {
   return out;
 }
 
-template <class Body>
-PyObject* guarded(const Body& body) {
-  try {
-    return body().release();
-  } catch (...) {
-    set_from_current_exception();
-    return nullptr;
-  }
-}
-
 PyObject* get_item(PyObject* self, PyObject* object) {
   return guarded([&] {
     LauncherState& state = state_below(self);

@@ -41,12 +41,7 @@ Kernel make_kernel(std::string name, std::string module, nb::list candidates, nb
   spec.options.timer = std::move(timer);
   spec.options.cache = std::move(cache);
   spec.options.store = std::move(store);
-  const std::shared_ptr<PyObject> function(Py_NewRef(identity.ptr()), [](PyObject* held) {
-    if (Py_IsInitialized() == 0) return;
-    const Gil gil;
-    Py_DECREF(held);
-  });
-  spec.identity = [function] {
+  spec.identity = [function = owned_by_any_thread(Ref::borrow(identity.ptr()))] {
     const Gil gil;
     try {
       return describe(checked(PyObject_CallNoArgs(function.get())).get(), "identity");
@@ -62,13 +57,8 @@ nb::tuple decide(const Kernel& kernel, nb::object key, nb::object attempt, nb::o
                  std::uintptr_t stream, nb::object group, bool verbose) {
   const HeldCall held = held_call(key, device, stream, group, verbose);
   PythonAttempt wrapped(attempt.ptr());
-  Messages messages;
   detail::Outcome outcome;
-  {
-    const NoGil released;
-    outcome = detail::decide(*kernel.launcher, held.call, wrapped);
-  }
-  messages.flush();
+  Messages::around([&] { outcome = detail::decide(*kernel.launcher, held.call, wrapped); });
   return nb::make_tuple(outcome.candidate, outcome.decided, outcome.source, outcome.restore);
 }
 

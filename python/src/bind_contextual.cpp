@@ -19,23 +19,6 @@ namespace nb = nanobind;
 namespace disttune::python {
 namespace {
 
-/// Nanoseconds now, by a callable of Python's.
-std::function<std::int64_t()> clock_of(const nb::object& clock) {
-  const std::shared_ptr<PyObject> function(Py_NewRef(clock.ptr()), [](PyObject* held) {
-    if (Py_IsInitialized() == 0) return;
-    const Gil gil;
-    Py_DECREF(held);
-  });
-  return [function] {
-    const Gil gil;
-    const Ref now = Ref::steal(PyObject_CallNoArgs(function.get()));
-    const Ref whole = now ? Ref::steal(PyNumber_Long(now.get())) : Ref{};
-    const long long nanoseconds = whole ? PyLong_AsLongLong(whole.get()) : -1;
-    if (PyErr_Occurred() != nullptr) throw_raised();
-    return static_cast<std::int64_t>(nanoseconds);
-  };
-}
-
 /// As `autotune` calls it: its own name, or that of its type.
 std::string clock_name_of(const nb::object& clock) {
   return nb::str(nb::getattr(clock, "__name__", nb::getattr(clock.type(), "__name__"))).c_str();
@@ -59,27 +42,20 @@ class Contextual {
     m_kernels.try_emplace(&launcher, std::move(kernel));
     const HeldCall held = held_call(key, device, stream, nb::none(), false);
     PythonAttempt wrapped(attempt.ptr());
-    Messages messages;
-    {
-      const NoGil released;
-      m_call.pass().answer(launcher, held.call, wrapped);
-    }
-    messages.flush();
+    Messages::around([&] { m_call.pass().answer(launcher, held.call, wrapped); });
   }
 
   void complete(const nb::object& outer) {
-    Messages messages;
-    {
-      const NoGil released;
+    Messages::around([&] {
       m_call.complete([&](detail::Pass&) {
         const Gil gil;
         if (Ref::steal(PyObject_CallNoArgs(outer.ptr()))) return;
         if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || !settled_by_complete()) throw_raised();
         PyErr_Clear();  // of a kernel for which nothing works: the ranks say so together
       });
-    }
-    m_over = true;
-    messages.flush();
+      const Gil gil;
+      m_over = true;
+    });
   }
 
   void abandon(const std::string& why) {
@@ -147,7 +123,9 @@ Contextual* make_contextual(std::string name, std::optional<int> n_warmup,
   if (nb::isinstance<nb::str>(timer))
     options.timer = nb::cast<std::string>(timer);
   else if (!timer.is_none()) {
-    options.clock = clock_of(timer);
+    options.clock = [clock = owned_by_any_thread(Ref::borrow(timer.ptr()))] {
+      return read_clock(clock.get());
+    };
     options.clock_name = clock_name_of(timer);
   }
   return new Contextual(std::move(name), std::move(options), std::move(group), std::move(decided));

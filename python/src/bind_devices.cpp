@@ -138,17 +138,24 @@ class PythonDevice final : public Device {
   }
 
  private:
-  /// Read once: a device does not change its kind.
+  /// Read once: a device does not change its kind. Views of it are out from then on, so the first
+  /// of several threads that ask has the word for good.
   std::string_view text(const char* name, std::string& kept,
                         std::string_view otherwise) const noexcept {
-    if (kept.empty()) {
-      in_python_quietly([&] {
-        const nb::object found = ask(nb_trampoline.base(), name);
-        if (found.is_valid()) kept = nb::cast<std::string>(found);
-      });
-      if (kept.empty()) kept = otherwise;
-    }
-    return kept;
+    std::string_view known = otherwise;  // the interpreter may have ended
+    in_python_quietly([&] {
+      if (kept.empty()) {
+        std::string said;
+        in_python_quietly([&] {
+          const nb::object found = ask(nb_trampoline.base(), name);
+          if (found.is_valid()) said = nb::cast<std::string>(found);
+        });
+        // Asking ran Python code, and with it perhaps another thread that asked.
+        if (kept.empty()) kept = said.empty() ? otherwise : said;
+      }
+      known = kept;
+    });
+    return known;
   }
   Value value(const char* name) const {
     return in_python([&] {
@@ -180,7 +187,9 @@ void bind_devices(nb::module_& m) {
       "`index()`, `uniform()` and `capturing(stream)`. `open` returns a timer: an object with "
       "`start(sample)`, `stop(sample)`, `elapsed_ns(sample)`, `synchronize(deadline)` (seconds of "
       "time.monotonic; False: late) and, where it can, `hold()`, `release()`, `gate`, `flush()`, "
-      "`fault()`, `begin_capture()`, `end_capture()`, `replay()`.")
+      "`fault()`, `begin_capture()`, `end_capture()`, `replay()`. Where there is a `hold()`, what "
+      "waits for the device must let go of the interpreter lock, as ctypes does: `release()` may "
+      "have to be called by another thread in the meantime.")
       .def(nb::init<>());
   nb::class_<StreamTimer>(m, "StreamTimer", "A timer of a device that is written in C++.");
   m.def(

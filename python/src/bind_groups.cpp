@@ -6,17 +6,21 @@
 #include <nanobind/stl/vector.h>
 #include <nanobind/trampoline.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings.hpp"
+#include "core/rank_list.hpp"
+#include "core/seconds.hpp"
 #include "disttune/unify.hpp"
+#include "groups/roll_call.hpp"
 #include "in_python.hpp"
+#include "surroundings.hpp"
 
 namespace nb = nanobind;
 
@@ -77,11 +81,6 @@ class PythonGroup final : public ProcessGroup {
     });
   }
 
-  const std::uint32_t serial = [] {
-    static std::atomic<std::uint32_t> last{0};
-    return ++last;
-  }();
-
  private:
   [[nodiscard]] nb::handle self() const { return nb_trampoline.base(); }
   template <class... Args>
@@ -92,9 +91,57 @@ class PythonGroup final : public ProcessGroup {
   }
 };
 
-std::chrono::nanoseconds duration_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds));
+Deadline time_of(double seconds) { return Deadline(core::in_nanoseconds(seconds)); }
+
+int checked_rank(const groups::RollCall& roll, int rank) {
+  if (rank >= 0 && rank < roll.size()) return rank;
+  throw std::invalid_argument("disttune: a roll call of " + std::to_string(roll.size()) +
+                              " ranks has no rank " + std::to_string(rank));
+}
+
+/// `RollCall::check` for a wait that Python code was given, or made with the same attributes.
+void check_roll(const groups::RollCall& roll, int self, nb::handle wait,
+                const std::vector<bool>& arrived, double entered, double now) {
+  if (arrived.size() != static_cast<std::size_t>(roll.size()))
+    throw std::invalid_argument("disttune: arrived: one entry a rank");
+  const auto phase = nb::cast<std::string>(wait.attr("phase"));
+  const Wait same{time_of(nb::cast<double>(wait.attr("deadline"))),
+                  core::in_nanoseconds(nb::cast<double>(wait.attr("patience"))),
+                  nb::cast<std::uint64_t>(wait.attr("sequence")), phase,
+                  nb::cast<bool>(wait.attr("first"))};
+  roll.check(checked_rank(roll, self), same, arrived, time_of(entered), time_of(now));
+}
+
+void bind_roll_call(nb::module_& m) {
+  using groups::RollCall;
+  m.def(
+      "name_ranks", [](const std::vector<int>& ranks) { return core::name_ranks(ranks); },
+      nb::arg("ranks"), "Ranks, which are sorted, as people read them.");
+  nb::class_<RollCall>(m, "RollCall",
+                       "What a rank knows of the others, and which error is due because of it: for "
+                       "groups that are written in Python. Times are seconds of time.monotonic.")
+      .def(nb::init<int>(), nb::arg("size"))
+      .def(
+          "announce",
+          [](RollCall& roll, int rank, std::uint64_t sequence, const std::string& why, double now) {
+            roll.announce(checked_rank(roll, rank), sequence, why, time_of(now));
+          },
+          nb::arg("rank"), nb::arg("sequence"), nb::arg("why"), nb::arg("now"))
+      .def(
+          "withdraw",
+          [](RollCall& roll, int rank, std::uint64_t sequence) {
+            roll.withdraw(checked_rank(roll, rank), sequence);
+          },
+          nb::arg("rank"), nb::arg("sequence"))
+      .def(
+          "sign",
+          [](RollCall& roll, int rank, double now) {
+            roll.sign(checked_rank(roll, rank), time_of(now));
+          },
+          nb::arg("rank"), nb::arg("now"), "A sign of life.")
+      .def("check", &check_roll, nb::arg("self_rank"), nb::arg("wait"), nb::arg("arrived"),
+           nb::arg("entered"), nb::arg("now"),
+           "Raise what is due for this rank, which has waited since `entered`.");
 }
 
 }  // namespace
@@ -102,11 +149,6 @@ std::chrono::nanoseconds duration_of(double seconds) {
 ProcessGroup* group_pointer(PyObject* object) noexcept {
   ProcessGroup* group = nullptr;
   return nb::try_cast<ProcessGroup*>(nb::handle(object), group) ? group : nullptr;
-}
-
-std::uint32_t group_serial(PyObject* object) {
-  const auto* group = dynamic_cast<const PythonGroup*>(group_pointer(object));
-  return group == nullptr ? 0 : group->serial;
 }
 
 void bind_groups(nb::module_& m) {
@@ -129,20 +171,23 @@ void bind_groups(nb::module_& m) {
       .def_prop_ro("rank", [](const ProcessGroup& g) { return g.rank(); })
       .def_prop_ro("size", [](const ProcessGroup& g) { return g.size(); })
       .def_prop_ro("ranks_per_node", [](const ProcessGroup& g) { return g.ranks_per_node(); });
+  bind_roll_call(m);
   m.def(
       "barrier",
       [](ProcessGroup& group, double seconds) {
-        const NoGil released;
-        barrier(group, duration_of(seconds));
+        Messages::around([&] { barrier(group, core::in_nanoseconds(seconds)); });
       },
       nb::arg("group"), nb::arg("timeout"), "Return when all ranks are here.");
   m.def(
       "unify",
       [](ProcessGroup& group, std::optional<std::string> store, std::string name, double seconds) {
-        const NoGil released;
-        return unify(
-            group,
-            {.store = std::move(store), .name = std::move(name), .timeout = duration_of(seconds)});
+        std::vector<std::string> changed;
+        Messages::around([&] {
+          changed = unify(group, {.store = std::move(store),
+                                  .name = std::move(name),
+                                  .timeout = core::in_nanoseconds(seconds)});
+        });
+        return changed;
       },
       nb::arg("group"), nb::arg("store").none(), nb::arg("name"), nb::arg("timeout"),
       "Give all ranks the lowest rank's records; the names of functions that changed here.");

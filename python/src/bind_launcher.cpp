@@ -1,7 +1,6 @@
 // Making a tuned function from what the decorator has checked (_function.py).
 #include <nanobind/stl/string.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "bindings.hpp"
 #include "describe.hpp"
 #include "errors.hpp"
+#include "in_python.hpp"
 #include "launcher.hpp"
 #include "surroundings.hpp"
 
@@ -93,20 +93,6 @@ void take_key_fields(LauncherState& state, const nb::handle fields, const nb::di
   }
 }
 
-std::int64_t read_clock(const LauncherState& state) {
-  const Gil gil;
-  try {
-    const Ref now = checked(PyObject_CallNoArgs(state.clock.get()));
-    if (PyFloat_Check(now.get())) return std::llround(PyFloat_AS_DOUBLE(now.get()));
-    const Ref whole = checked(PyNumber_Index(now.get()));
-    const long long nanoseconds = PyLong_AsLongLong(whole.get());
-    if (nanoseconds == -1 && PyErr_Occurred() != nullptr) throw ErrorSet{};
-    return nanoseconds;
-  } catch (const ErrorSet&) {
-    throw_raised();
-  }
-}
-
 Value read_identity(const LauncherState& state) {
   const Gil gil;
   try {
@@ -137,7 +123,7 @@ detail::LauncherOptions options_of(LauncherState& state, const nb::dict& options
   if (state.clock.get() != Py_None) {
     // The state outlives the session that it owns; a reference of the session's own would be a
     // cycle that the collector cannot see. The same holds for the identity.
-    out.clock = [raw = &state] { return read_clock(*raw); };
+    out.clock = [raw = &state] { return read_clock(raw->clock.get()); };
     out.clock_name = optional_in<std::string>(options, "clock_name").value_or("clock");
   }
   return out;

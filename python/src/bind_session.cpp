@@ -138,13 +138,8 @@ Measurement measure_call(nb::object run, int warmup, int repeat, std::string cac
   if (!device.is_none())
     options.stream = {device_of(device.ptr()), reinterpret_cast<void*>(stream)};
   if (!group.is_none()) options.group = group_pointer(group.ptr());
-  Messages messages;
   Measurement out;
-  {
-    const NoGil released;
-    out = measure([&] { run_plainly(run.ptr()); }, options);
-  }
-  messages.flush();
+  Messages::around([&] { out = measure([&] { run_plainly(run.ptr()); }, options); });
   return out;
 }
 
@@ -190,6 +185,9 @@ void bind_session(nb::module_& m) {
   m.def(
       "describe_environment", [] { return core::describe_environment(); },
       "Every variable with its value now, a line each.");
+  m.def(
+      "timeout_seconds", [] { return core::Environment::read().timeout_seconds; },
+      "TIMEOUT as the session reads it. ValueError where a variable cannot be used.");
   m.def("list_store", &list_store, nb::arg("name") = "", nb::arg("root") = nb::none(),
         "Summaries of the records of one function (all: empty name), as dicts.");
   m.def(

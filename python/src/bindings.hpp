@@ -25,8 +25,6 @@ void bind_launcher(nanobind::module_& m);
 
 /// The C++ group of a disttune.ProcessGroup object, or null; valid while the object is.
 [[nodiscard]] ProcessGroup* group_pointer(PyObject* object) noexcept;
-/// A number that no other group of this process has had.
-[[nodiscard]] std::uint32_t group_serial(PyObject* object);
 /// The C++ device of a disttune.Device object, owning a reference to it. Throws ErrorSet.
 [[nodiscard]] std::shared_ptr<Device> device_of(PyObject* object);
 

@@ -10,16 +10,8 @@
 namespace disttune::python {
 namespace {
 
-/// Owns a Python callable from threads that do not hold the interpreter lock.
+/// A Python callable, owned by threads that do not hold the interpreter lock.
 using Drain = std::shared_ptr<PyObject>;
-
-Drain owned_by_any_thread(PyObject* callable) {
-  return {Py_NewRef(callable), [](PyObject* held) {
-            if (Py_IsInitialized() == 0) return;
-            const Gil gil;
-            Py_DECREF(held);
-          }};
-}
 
 class DrainedTimer final : public StreamTimer {
  public:
@@ -98,7 +90,8 @@ class DrainedDevice final : public Device {
 }  // namespace
 
 std::shared_ptr<Device> drained(std::shared_ptr<Device> device, PyObject* drain) {
-  return std::make_shared<DrainedDevice>(std::move(device), owned_by_any_thread(drain));
+  return std::make_shared<DrainedDevice>(std::move(device),
+                                         owned_by_any_thread(Ref::borrow(drain)));
 }
 
 }  // namespace disttune::python

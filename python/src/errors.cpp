@@ -131,12 +131,7 @@ void add_error_classes(PyObject* module) {
 }
 
 Raised Raised::take(std::string text) {
-  Ref exception = take_exception();
-  return {std::move(text), std::shared_ptr<PyObject>(exception.release(), [](PyObject* object) {
-            if (object == nullptr || Py_IsInitialized() == 0) return;
-            const Gil gil;
-            Py_DECREF(object);
-          })};
+  return {std::move(text), owned_by_any_thread(take_exception())};
 }
 
 void Raised::restore() const {

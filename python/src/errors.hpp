@@ -47,6 +47,17 @@ class Raised : public detail::ForeignException {
 
 /// Inside `catch (...)`: sets the Python exception that stands for the C++ one in flight.
 void set_from_current_exception() noexcept;
+/// Runs `body`, which returns a Ref, for a slot or method: null with an exception set when it
+/// throws.
+template <class Body>
+PyObject* guarded(const Body& body) noexcept {
+  try {
+    return body().release();
+  } catch (...) {
+    set_from_current_exception();
+    return nullptr;
+  }
+}
 
 /// A Python exception is set where a candidate ran: throws CandidateFailed for an ordinary one
 /// (status, type and message as text; nothing of the exception stays alive), DeviceLost, or Raised

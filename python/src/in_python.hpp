@@ -5,6 +5,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cmath>
+#include <cstdint>
+
 #include "disttune/error.hpp"
 #include "errors.hpp"
 
@@ -42,6 +45,23 @@ void in_python_quietly(const Body& body) noexcept {
     return;
   }
   PyErr_WriteUnraisable(nullptr);
+}
+
+/// Nanoseconds now, by a clock of the caller's: a whole number, or a float, which is rounded.
+/// Callable without the lock. Throws Raised.
+inline std::int64_t read_clock(PyObject* clock) {
+  const Gil gil;
+  try {
+    const Ref now = checked(PyObject_CallNoArgs(clock));
+    const Ref whole = PyFloat_Check(now.get())
+                          ? checked(PyLong_FromDouble(std::round(PyFloat_AS_DOUBLE(now.get()))))
+                          : checked(PyNumber_Index(now.get()));
+    const long long nanoseconds = PyLong_AsLongLong(whole.get());
+    if (nanoseconds == -1 && PyErr_Occurred() != nullptr) throw ErrorSet{};
+    return nanoseconds;
+  } catch (const ErrorSet&) {
+    throw_raised();
+  }
 }
 
 /// A method or a plain attribute of that name; nothing where the object has none.

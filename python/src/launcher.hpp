@@ -29,16 +29,20 @@ PyObject* call_launcher(PyObject* self, PyObject* const* args, std::size_t nargs
 /// The arguments of a call with the keywords that are ours taken out.
 class StrippedCall {
  public:
-  /// Throws ErrorSet: a switch that is no bool.
   StrippedCall(const LauncherState& state, PyObject* const* args, Py_ssize_t positional,
                PyObject* keywords);
   [[nodiscard]] const Arguments& arguments() const noexcept { return m_arguments; }
   [[nodiscard]] const CallOptions& options() const noexcept { return m_options; }
-  /// Throws ErrorSet (ValueError) where a tuned name was given and must not be.
-  void refuse_collisions(const LauncherState& state) const;
+  /// Reads the switches; `options` holds only the group before. Throws ErrorSet: a switch that is
+  /// no bool, a tuned name (ValueError) that was given and must not be.
+  void settle(const LauncherState& state);
 
  private:
   void take_out(PyObject* const* args, Py_ssize_t positional, PyObject* keywords);
+  void refuse_collisions(const LauncherState& state) const;
+  PyObject* m_tune = Py_True;  // borrowed, as all values of the call
+  PyObject* m_verbose = Py_False;
+  PyObject* m_allow_overwrite = Py_False;
   std::vector<PyObject*> m_values;
   Ref m_keywords;
   Arguments m_arguments;
@@ -79,6 +83,10 @@ PyObject* call_keyed(PyObject* self, LauncherState& state, const Arguments& argu
 void write_table_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
                      CallShape* shape, const CallOptions& options);
 
+/// Inside `catch (...)` of a call that ends before the session hears of it: sets the exception and
+/// tells the other ranks, which must not wait for this one. Returns null.
+[[gnu::noinline]] PyObject* ended_early(PyObject* autotune_pg);
+
 /// The cold path. Null with an exception set on error.
 [[gnu::noinline]] PyObject* call_cold(PyObject* self, const Arguments& arguments, CallShape* shape,
                                       const CallOptions& options, const TableKey& key);
@@ -87,8 +95,8 @@ void add_launcher_type(PyObject* module);
 [[nodiscard]] Ref new_launcher(std::unique_ptr<LauncherState> state);
 
 /// Methods of the type, cold all of them. Throw ErrorSet or C++ exceptions.
-[[nodiscard]] Ref explain_call(PyObject* self, const StrippedCall& call);
-[[nodiscard]] Ref result_of_call(PyObject* self, const StrippedCall& call);
+[[nodiscard]] Ref explain_call(PyObject* self, StrippedCall call);
+[[nodiscard]] Ref result_of_call(PyObject* self, StrippedCall call);
 [[nodiscard]] Ref new_best_configs(PyObject* launcher);
 void add_best_configs_type(PyObject* module);
 

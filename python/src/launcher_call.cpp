@@ -9,20 +9,6 @@
 namespace disttune::python {
 namespace {
 
-/// A call that ended before `decide`: the other ranks must not wait for it. Keeps the exception.
-[[gnu::noinline]] void tell_group(PyObject* autotune_pg) {
-  const GroupSeat seat = known_group(autotune_pg);
-  if (seat.group == nullptr) return;
-  const std::string why = "it raised before its key was known: " +
-                          type_name(reinterpret_cast<PyTypeObject*>(PyErr_Occurred()));
-  const Raised raised = Raised::take();
-  {
-    const NoGil released;
-    detail::abandon_call(*seat.group, why);
-  }
-  raised.restore();
-}
-
 std::uint32_t group_serial_of(const CallOptions& options) {
   return options.group == nullptr || options.group == Py_None ? default_group_serial()
                                                               : group_of(options.group).serial;
@@ -56,9 +42,8 @@ PyObject* run_chosen(LauncherState& state, Choice* found, const Arguments& argum
   TableKey key;
   try {
     finish_key(key, place, objects, state, arguments, options);
-  } catch (const ErrorSet&) {
-    tell_group(options.group);
-    return nullptr;
+  } catch (...) {
+    return ended_early(options.group);
   }
   Choice* found = state.table.find(key.view(), key.hash);
   if (found == nullptr) {
@@ -73,12 +58,12 @@ PyObject* run_chosen(LauncherState& state, Choice* found, const Arguments& argum
                                           PyObject* const* args, Py_ssize_t positional,
                                           PyObject* keywords) {
   try {
-    const StrippedCall call(state, args, positional, keywords);
+    StrippedCall call(state, args, positional, keywords);
     const Arguments& arguments = call.arguments();
     try {
-      call.refuse_collisions(state);
+      call.settle(state);
     } catch (const ErrorSet&) {
-      if (call.options().tune) tell_group(call.options().group);
+      if (call.options().tune) return ended_early(call.options().group);
       throw;
     }
     if (!call.options().tune) {
@@ -105,6 +90,20 @@ bool is_true(PyObject* object) {
 
 }  // namespace
 
+PyObject* ended_early(PyObject* autotune_pg) {
+  set_from_current_exception();
+  const Raised raised = Raised::take();
+  const GroupSeat seat = known_group(autotune_pg);
+  if (seat.group != nullptr) {
+    const std::string why =
+        "it raised before it could be tuned: " + type_name(Py_TYPE(raised.exception()));
+    const NoGil released;
+    detail::abandon_call(*seat.group, why);
+  }
+  raised.restore();
+  return nullptr;
+}
+
 void write_table_key(TableKey& key, const LauncherState& state, const Arguments& arguments,
                      CallShape* shape, const CallOptions& options) {
   KeyObjects objects(state.key_size());
@@ -120,9 +119,8 @@ PyObject* call_keyed(PyObject* self, LauncherState& state, const Arguments& argu
   try {
     place = state.place(arguments, shape, group_serial_of(options));
     state.take_key(objects, arguments, shape);
-  } catch (const ErrorSet&) {
-    tell_group(options.group);
-    return nullptr;
+  } catch (...) {
+    return ended_early(options.group);
   }
   Choice* found = options.overwrites ? nullptr : state.recent.find(objects, place, state.table);
   if (found == nullptr) [[unlikely]]
@@ -170,11 +168,11 @@ void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObje
       return name == keyword || PyUnicode_Compare(name, keyword) == 0;
     };
     if (is(own.autotune)) {
-      m_options.tune = is_true(value);
+      m_tune = value;
     } else if (is(own.verbose)) {
-      m_options.verbose = is_true(value);
+      m_verbose = value;
     } else if (is(own.allow_overwrite)) {
-      m_options.allow_overwrite = is_true(value);
+      m_allow_overwrite = value;
     } else if (is(own.group)) {
       m_options.group = value;
     } else {
@@ -188,6 +186,13 @@ void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObje
       PyTuple_SET_ITEM(m_keywords.get(), static_cast<Py_ssize_t>(i), Py_NewRef(kept[i]));
   }
   m_arguments = {m_values.data(), positional, m_keywords.get()};
+}
+
+void StrippedCall::settle(const LauncherState& state) {
+  m_options.tune = is_true(m_tune);
+  m_options.verbose = is_true(m_verbose);
+  m_options.allow_overwrite = is_true(m_allow_overwrite);
+  refuse_collisions(state);
 }
 
 void StrippedCall::refuse_collisions(const LauncherState& state) const {

@@ -35,32 +35,36 @@ void bind(const LauncherState& state, const Arguments& arguments) {
 }
 
 detail::Outcome decide(LauncherState& state, const detail::Call& call, LauncherAttempt& attempt) {
-  Messages messages;
-  std::optional<detail::Outcome> outcome;
-  try {
-    const NoGil released;
-    outcome = detail::decide(*state.session, call, attempt);
-  } catch (...) {
-    attempt.give_back();
+  detail::Outcome outcome;
+  Messages::around([&] {
     try {
-      messages.flush();
-    } catch (const ErrorSet&) {
-      PyErr_Clear();  // the error itself is worth more than a warning made into one
+      outcome = detail::decide(*state.session, call, attempt);
+    } catch (...) {
+      const Gil gil;
+      attempt.give_back();
+      throw;
     }
-    throw;
-  }
-  messages.flush();
-  return *outcome;
+  });
+  return outcome;
 }
 
+/// A cold call, from where nothing can fail any more that the session would not hear of.
+struct ColdCall {
+  ColdCall(LauncherState& state, const Arguments& arguments, CallShape* shape,
+           const CallOptions& options, const TableKey& key, Stream stream)
+      : seat(group_of(options.group)),
+        call{key.key(), key.overwritten(), std::move(stream), seat.group, options.verbose},
+        attempt(state, arguments, shape, options, key) {}
+
+  GroupSeat seat;
+  detail::Call call;
+  LauncherAttempt attempt;
+};
+
 PyObject* run_cold(LauncherState& state, const Arguments& arguments, CallShape* shape,
-                   const CallOptions& options, const TableKey& key) {
-  bind(state, arguments);
-  const GroupSeat seat = group_of(options.group);
-  const detail::Call call{key.key(), key.overwritten(), stream_of(state, arguments), seat.group,
-                          options.verbose};
-  LauncherAttempt attempt(state, arguments, shape, options, key);
-  const detail::Outcome outcome = decide(state, call, attempt);
+                   const CallOptions& options, const TableKey& key, ColdCall& cold) {
+  LauncherAttempt& attempt = cold.attempt;
+  const detail::Outcome outcome = decide(state, cold.call, attempt);
   ChoiceRef choice;
   if (outcome.decided) {
     attempt.decided(outcome.candidate);
@@ -116,8 +120,8 @@ struct Question {
   detail::Call call;
 };
 
-void ask(Question& question, const LauncherState& state, const StrippedCall& stripped) {
-  stripped.refuse_collisions(state);
+void ask(Question& question, const LauncherState& state, StrippedCall& stripped) {
+  stripped.settle(state);
   const Arguments& arguments = stripped.arguments();
   std::unique_ptr<CallShape> spare;
   CallShape* shape = arguments.keyword_count() == 0
@@ -135,31 +139,35 @@ void ask(Question& question, const LauncherState& state, const StrippedCall& str
 PyObject* call_cold(PyObject* self, const Arguments& arguments, CallShape* shape,
                     const CallOptions& options, const TableKey& key) {
   LauncherState& state = state_of(self);
-  if (!state.fn) throw Error("disttune: this tuned function is being destroyed");
-  const bool differed = g_devices_differ;
-  if (!differed) {
-    // The first tensors of an accelerator make places differ: the key is made again.
-    static_cast<void>(stream_of(state, arguments));
-    if (g_devices_differ) return call_keyed(self, state, arguments, shape, options);
+  std::optional<ColdCall> cold;
+  try {
+    if (!state.fn) throw Error("disttune: this tuned function is being destroyed");
+    const bool differed = g_devices_differ;
+    Stream stream = stream_of(state, arguments);
+    if (differed == g_devices_differ) {
+      if (options.overwrites) warn_of_overwriting(state, arguments);
+      bind(state, arguments);
+      cold.emplace(state, arguments, shape, options, key, std::move(stream));
+    }
+  } catch (...) {
+    return ended_early(options.group);
   }
-  if (options.overwrites) warn_of_overwriting(state, arguments);
-  return run_cold(state, arguments, shape, options, key);
+  // The first tensors of an accelerator make places differ: the key is made again.
+  if (!cold) return call_keyed(self, state, arguments, shape, options);
+  return run_cold(state, arguments, shape, options, key, *cold);
 }
 
-Ref explain_call(PyObject* self, const StrippedCall& call) {
+Ref explain_call(PyObject* self, StrippedCall call) {
   LauncherState& state = state_of(self);
   Question question;
   ask(question, state, call);
   Explanation explanation;
   const ChoiceRef known = share(state.table.find(question.key.view(), question.key.hash));
   LauncherAttempt attempt(state, call.arguments(), nullptr, call.options(), question.key);
-  Messages messages;
-  {
-    const NoGil released;
+  Messages::around([&] {
     explanation = detail::explain(*state.session, question.call,
                                   [&](std::size_t i) { return known || attempt.admits(i); });
-  }
-  messages.flush();
+  });
   auto live = live_entries(state);
   if (known) {
     const bool stored = explanation.source == "store" || explanation.source == "layer";
@@ -175,17 +183,12 @@ Ref explain_call(PyObject* self, const StrippedCall& call) {
   return wrap(ShownExplanation{std::move(explanation), std::move(live)});
 }
 
-Ref result_of_call(PyObject* self, const StrippedCall& call) {
+Ref result_of_call(PyObject* self, StrippedCall call) {
   LauncherState& state = state_of(self);
   Question question;
   ask(question, state, call);
   std::optional<Record> record;
-  Messages messages;
-  {
-    const NoGil released;
-    record = detail::result(*state.session, question.call);
-  }
-  messages.flush();
+  Messages::around([&] { record = detail::result(*state.session, question.call); });
   if (!record) return Ref::borrow(Py_None);
   return wrap(ShownRecord{std::move(*record), live_entries(state)});
 }

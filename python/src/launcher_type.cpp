@@ -18,17 +18,6 @@ namespace {
 
 PyTypeObject* g_type = nullptr;
 
-/// Runs `body` for a slot or method: null with an exception set when it throws.
-template <class Body>
-PyObject* guarded(const Body& body) {
-  try {
-    return body().release();
-  } catch (...) {
-    set_from_current_exception();
-    return nullptr;
-  }
-}
-
 int traverse(PyObject* self, visitproc visit, void* arg) {
   auto* object = reinterpret_cast<LauncherObject*>(self);
   Py_VISIT(Py_TYPE(self));

@@ -45,4 +45,12 @@ Ref optional_attribute(PyObject* object, const char* name) {
   return found;
 }
 
+std::shared_ptr<PyObject> owned_by_any_thread(Ref object) {
+  return {object.release(), [](PyObject* held) {
+            if (held == nullptr || Py_IsInitialized() == 0) return;
+            const Gil gil;
+            Py_DECREF(held);
+          }};
+}
+
 }  // namespace disttune::python

@@ -6,6 +6,7 @@
 #include <cxxabi.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,6 +84,10 @@ class NoGil {
  private:
   PyThreadState* m_thread;
 };
+
+/// A reference for code that knows nothing of Python: it may be copied and destroyed without the
+/// interpreter lock, and after the end of the interpreter.
+[[nodiscard]] std::shared_ptr<PyObject> owned_by_any_thread(Ref object);
 
 /// Thrown where a Python exception is set: the C++ frames unwind, the exception stays in place.
 /// Only between frames that hold the lock; what crosses the session is a `Raised` (errors.hpp).

@@ -48,7 +48,7 @@ GroupSeat resolve(PyObject* object) {
     throw ErrorSet{};
   }
   if (seat.group->size() < 2) return {};
-  seat.serial = group_serial(seat.object.get());
+  seat.serial = static_cast<std::uint32_t>(seat.group->place());
   return seat;
 }
 
@@ -252,10 +252,32 @@ std::uint32_t device_number(PyObject* const* args, Py_ssize_t count, Py_ssize_t&
 Messages::Messages() noexcept : m_outer(t_messages) { t_messages = this; }
 Messages::~Messages() { t_messages = m_outer; }
 
-void Messages::flush() {
-  std::vector<std::pair<Level, std::string>> kept;
-  kept.swap(m_kept);
-  for (const auto& [level, text] : kept) give_message(level, text);
+void Messages::around(const std::function<void()>& body) {
+  Messages messages;
+  try {
+    const NoGil released;
+    body();
+  } catch (...) {
+    static_cast<void>(messages.give());
+    throw;
+  }
+  const auto raised = messages.give();
+  if (!raised) return;
+  raised->restore();
+  throw ErrorSet{};
+}
+
+std::optional<Raised> Messages::give() {
+  std::optional<Raised> first;
+  for (const auto& [level, text] : std::exchange(m_kept, {})) {
+    try {
+      give_message(level, text);
+    } catch (const ErrorSet&) {
+      Raised raised = Raised::take();
+      if (!first) first = std::move(raised);
+    }
+  }
+  return first;
 }
 
 void Messages::sink(Level level, std::string_view text) {

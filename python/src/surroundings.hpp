@@ -6,12 +6,16 @@
 #include "object.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "disttune/group.hpp"
 #include "disttune/observer.hpp"
+#include "errors.hpp"
 
 namespace disttune::python {
 
@@ -45,20 +49,26 @@ void set_devices_differ(bool differ, PyObject* current);
 [[nodiscard]] std::uint32_t device_number(PyObject* const* args, Py_ssize_t count,
                                           Py_ssize_t& remembered);
 
-/// Warnings of the session on this thread are kept until `flush`, so that they are given where
-/// the caller stands and may be turned into an exception.
+/// Warnings of the session on this thread are kept until its call returns, so that they are given
+/// where the caller stands and may be turned into an exception.
 class Messages {
  public:
-  Messages() noexcept;
-  ~Messages();
-  Messages(const Messages&) = delete;
-  Messages& operator=(const Messages&) = delete;
-  /// Gives the messages to `warnings` and `logging`. Throws ErrorSet when a warning is an error.
-  void flush();
+  /// Runs `body` without the interpreter lock, then gives its messages to `warnings` and `logging`:
+  /// also when it throws, since much is said only once a process. What it throws passes, and counts
+  /// for more than a warning that is an error; else that is an ErrorSet.
+  static void around(const std::function<void()>& body);
   /// The sink that the session is given. Callable without the interpreter lock.
   static void sink(Level level, std::string_view text);
 
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
  private:
+  Messages() noexcept;
+  ~Messages();
+  /// Gives what was kept; returns the first exception that a warning became, if any.
+  [[nodiscard]] std::optional<Raised> give();
+
   std::vector<std::pair<Level, std::string>> m_kept;
   Messages* m_outer;
 };

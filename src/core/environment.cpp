@@ -16,6 +16,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "core/seconds.hpp"
+
 namespace disttune::core {
 namespace {
 
@@ -108,15 +110,13 @@ std::optional<int> read_count(std::string_view name) {
   return count;
 }
 
-/// At most some thirty years, so that it fits into a count of nanoseconds.
 std::optional<double> read_seconds(std::string_view name) {
-  constexpr double k_longest = 1e9;
   const auto value = lookup(name);
   if (!value) return std::nullopt;
   double seconds = 0;
   const char* end = value->data() + value->size();
   const auto [stop, error] = std::from_chars(value->data(), end, seconds);
-  if (error != std::errc() || stop != end || !(seconds > 0) || seconds > k_longest)
+  if (error != std::errc() || stop != end || !(seconds > 0) || seconds > k_longest_seconds)
     refuse(name, *value, accepted_by(name));
   return seconds;
 }

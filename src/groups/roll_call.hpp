@@ -1,5 +1,6 @@
 // What a rank knows of the others from the side channel, and which error is due because of it. One
-// place for the rules about announcements and silence, whatever carries them.
+// place for the rules about announcements and silence, whatever carries them: groups in Python ask
+// it too.
 #pragma once
 
 #include <chrono>
@@ -23,6 +24,8 @@ inline constexpr std::chrono::nanoseconds k_withdrawal = std::chrono::seconds(1)
 class RollCall {
  public:
   explicit RollCall(int size) : m_peers(static_cast<std::size_t>(size)) {}
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(m_peers.size()); }
 
   void announce(int rank, std::uint64_t sequence, std::string_view why, Deadline now);
   void withdraw(int rank, std::uint64_t sequence);

@@ -13,9 +13,13 @@ namespace disttune::timing {
 using Now = std::function<Deadline()>;
 
 /// A launcher that waits for the device behind a closed gate would wait for ever: only another
-/// thread can open it. The thread is native and takes no interpreter lock, starts with the first
-/// gate, sleeps while none is closed, and is joined by the destructor. After a fork the child,
-/// which has no such thread, starts its own.
+/// thread can open it. The thread is native, starts with the first gate, sleeps while none is
+/// closed, and is joined by the destructor. After a fork the child, which has no such thread,
+/// starts its own.
+///
+/// It takes the locks that the timer's `release` takes: the devices here take none, a timer written
+/// in Python the interpreter's. A launcher that keeps that one while it waits for such a device is
+/// beyond help.
 ///
 /// All methods are for the thread that measures.
 class GateWatchdog {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/environment.hpp"
+#include "core/seconds.hpp"
 #include "disttune/detail/attempt.hpp"
 #include "measure/stopwatch.hpp"
 #include "session/cold_call.hpp"
@@ -69,8 +70,7 @@ detail::Outcome stand_in(const detail::LauncherSpec& launcher, const detail::Cal
 /// compile for minutes, and one that runs beside it would spoil its times: TIMEOUT is the patience.
 std::optional<detail::Outcome> wait_for(Flight& flight, detail::LauncherState& launcher,
                                         const detail::Call& call, detail::Attempt& attempt) {
-  const std::chrono::duration<double> timeout(core::Environment::read().timeout_seconds);
-  const auto patience = std::chrono::duration_cast<std::chrono::nanoseconds>(timeout);
+  const auto patience = core::in_nanoseconds(core::Environment::read().timeout_seconds);
   std::unique_lock lock(flight.mutex);
   while (!flight.done) {
     if (flight.runs.overdue(patience)) return stand_in(launcher.spec, call);

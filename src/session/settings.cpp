@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/seconds.hpp"
 #include "disttune/selector.hpp"
 
 namespace disttune::session {
@@ -62,8 +62,7 @@ timing::Policy Settings::stopwatch_policy() const {
   policy.graph = graph;
   policy.host_clock = host_clock;
   policy.clock = clock;
-  policy.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(environment.timeout_seconds));
+  policy.patience = core::in_nanoseconds(environment.timeout_seconds);
   return policy;
 }
 

@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "agree/agreement.hpp"
 #include "core/environment.hpp"
+#include "core/seconds.hpp"
 #include "core/statistics.hpp"
 #include "disttune/detail/attempt.hpp"
 #include "disttune/detail/signature.hpp"
@@ -85,8 +85,7 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
   policy.graph = o.timer == "graph";
   policy.host_clock = o.timer == "host";
   policy.clock = o.clock;
-  policy.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(environment.timeout_seconds));
+  policy.patience = core::in_nanoseconds(environment.timeout_seconds);
   policy.poll = [&] { agreement.poll(); };
   const auto turn = DeviceTurn::take(*stream.device, stream.device->fingerprint(),
                                      !timing::inside_visit() && !preparing(), agreement.alone());
@@ -146,8 +145,7 @@ Measurement measure(const std::function<void()>& run, const MeasureOptions& opti
     throw;
   }
   const core::Environment environment = core::Environment::read();
-  const auto timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(environment.timeout_seconds));
+  const auto timeout = core::in_nanoseconds(environment.timeout_seconds);
   agree::Agreement agreement(options.group, timeout, "measure");
   return agreement.run([&] { return session::measure_once(run, options, agreement, environment); });
 }

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import disttune
 import pytest
+from disttune import _core, _groups
 
 
 class Meeting:
@@ -164,6 +165,40 @@ def test_a_collision_on_one_rank_is_told_to_the_others(tmp_path):
     assert "ValueError" in seats[1].said[0][1]
 
 
+class NoBool:
+    def __bool__(self):
+        raise ArithmeticError("neither")
+
+
+# Calls that fail on this rank ahead of the session, each with its error.
+MISFITS = {
+    "an unknown keyword": ((5,), {"colour": "red"}, TypeError),
+    "a key without a text": ((object(),), {}, TypeError),
+    "a switch that is none": ((5,), {"autotune_verbose": NoBool()}, ArithmeticError),
+    "a warning that is an error": (
+        (5,),
+        {"c": 2, "autotune_allow_arg_overwrite": True},
+        disttune.DisttuneWarning,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("error::disttune.DisttuneWarning")
+@pytest.mark.parametrize(("args", "kwargs", "error"), MISFITS.values(), ids=MISFITS)
+def test_a_call_that_fails_ahead_of_the_session_tells_the_others(tmp_path, args, kwargs, error):
+    def work(seat):
+        f = make(tmp_path, {1: 1, 2: 2, 3: 3}, disttune.key("x"), rank=seat.rank)
+        if seat.rank == 0:
+            return f(5, autotune_pg=seat)
+        return f(*args, autotune_pg=seat, **kwargs)
+
+    results, seats = on_ranks(work)
+    assert isinstance(results[1], error)
+    assert isinstance(results[0], disttune.PeerFailed)
+    assert len(seats[1].said) == 1
+    assert type(results[1]).__name__ in seats[1].said[0][1]
+
+
 def test_the_default_group(tmp_path):
     def work(seat):
         f = make(tmp_path, {1: 3, 2: 2, 3: 1}, rank=seat.rank)
@@ -189,11 +224,40 @@ def test_barrier(tmp_path):
     assert results == [None, None]
     assert all(seat.collectives > 0 for seat in seats)
     assert disttune.barrier() is None
-    with pytest.raises(ValueError, match="seconds"):
-        disttune.barrier(timeout=0)
 
 
-def test_unify(tmp_path):
+@pytest.mark.parametrize("timeout", [0, -1, 1.1e9, float("inf"), float("nan"), True, "60"])
+def test_times_that_no_clock_can_count_are_refused(timeout):
+    for wait in (disttune.barrier, disttune.unify):
+        with pytest.raises(ValueError, match="seconds"):
+            wait(timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [1e9, 1e10, float("inf"), float("nan"), -1.0])
+def test_the_core_counts_no_time_backwards(timeout):
+    class Waits(disttune.ProcessGroup):
+        def all_reduce_max(self, values, wait):
+            self.patience = wait.patience
+            return values
+
+        def abandon(self, sequence, why):
+            raise AssertionError(why)
+
+    group = Waits(0, 2, [2])
+    _core.barrier(group, timeout)
+    assert group.patience == (1e9 if timeout > 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 600), ("1e9", 1e9), ("1e10", 600), ("inf", 600)]
+)
+def test_ranks_meet_within_the_timeout_that_the_session_reads(monkeypatch, text, seconds):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_TIMEOUT", text)
+    assert _groups._timeout() == seconds
+
+
+def test_unify(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     costs = [{1: 1, 2: 5, 3: 9}, {1: 9, 2: 5, 3: 1}]
     tuned = [make(tmp_path, costs[rank], rank=rank) for rank in range(2)]
     lone = [f(5) for f in tuned]
@@ -204,7 +268,7 @@ def test_unify(tmp_path):
         f = tuned[seat.rank]
         f(7, autotune_pg=seat)
         agreed = f.best_configs[7]
-        changed = disttune.unify(seat, store=tmp_path / f"rank{seat.rank}")
+        changed = disttune.unify(seat, store=f"~/rank{seat.rank}")
         used = seat.collectives
         choices = f(5), f(6), f(7, autotune_pg=seat)
         assert seat.collectives == used, "what a group chose is still warm"
@@ -217,7 +281,5 @@ def test_unify(tmp_path):
     assert results[0][2] == results[1][2]
 
     assert disttune.unify() == []
-    with pytest.raises(ValueError, match="seconds"):
-        disttune.unify(timeout=0)
     with pytest.raises(TypeError, match="name"):
         disttune.unify(name=3)

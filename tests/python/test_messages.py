@@ -1,0 +1,93 @@
+"""Warnings of the session: given where the caller stands, and once a process."""
+
+import warnings
+
+import disttune
+import pytest
+from disttune import _core
+
+
+@pytest.fixture(autouse=True)
+def unwritable(tmp_path, monkeypatch):
+    """A store that is no folder, so that each new one is warned of once."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_HOME", str(tmp_path / "file" / "store"))
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "file" / "logs"))
+
+
+class Attempt:
+    def __init__(self, error=None):
+        self.error = error
+
+    def run(self, candidate):
+        if self.error is not None:
+            raise self.error
+
+    def decided(self, candidate):
+        pass
+
+
+def make_kernel():
+    return _core.make_kernel("k", "m", [{"b": 1}, {"b": 2}], lambda: {"a": "b"})
+
+
+def decide(error):
+    _core.decide(make_kernel(), 1, Attempt(error))
+
+
+def launch(error):
+    @disttune.autotune([{"b": 1}, {"b": 2}], key_fn=None, name="f", version="1")
+    def f(b):
+        Attempt(error).run(b)
+
+    f()
+
+
+def contextual(error):
+    call = _core.make_contextual(
+        "outer", n_warmup=0, n_repeat=1, group=None, cache="hot", strategy="fixed", timer="host",
+        rank=0, persist=True, decided=lambda *_: None,
+    )  # fmt: skip
+    kernel = make_kernel()
+    last = []
+
+    class Last(Attempt):
+        def decided(self, candidate):
+            last.append(candidate)
+
+    def outer():
+        call.answer(kernel, 1, Last())
+        if last and error is not None:
+            raise error
+
+    outer()
+    call.complete(outer)
+
+
+@pytest.mark.parametrize("call", [decide, launch, contextual])
+@pytest.mark.parametrize("error", [None, KeyError("mine"), KeyboardInterrupt("now")], ids=repr)
+def test_a_warning_is_given_also_where_the_call_raises(call, error):
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        if error is None:
+            call(error)
+        else:
+            with pytest.raises((disttune.NoValidConfig, KeyError, KeyboardInterrupt)):
+                call(error)
+    assert "store" in "".join(str(warning.message) for warning in given)
+
+
+@pytest.mark.parametrize("call", [decide, launch, contextual])
+def test_the_error_counts_for_more_than_a_warning_that_is_one(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((disttune.NoValidConfig, KeyError)):
+            call(KeyError("mine"))
+
+
+@pytest.mark.parametrize("call", [decide, launch, contextual])
+def test_a_warning_can_be_an_error(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(disttune.DisttuneWarning):
+            call(None)
