@@ -366,7 +366,7 @@ TEST(Barrier, ARankThatTunesMeetsNoBarrierOfAnother_S38) {
   });
   const std::string text = same_error<Disagreement>(ends);
   EXPECT_TRUE(contains(text, "ranks 0, 2 in handshake") || contains(text, "in handshake")) << text;
-  EXPECT_TRUE(contains(text, "rank 1 in meeting")) << text;
+  EXPECT_TRUE(contains(text, "rank 1 in barrier")) << text;
 }
 
 // ── Errors of one rank ──────────────────────────────────────────────────────────────────────────
