@@ -107,7 +107,8 @@ class ProcessGroup {
 
 /// Returns when all ranks are here; also a turn among the cold calls of this rank's threads. For
 /// ranks that must not run ahead into communication of their own while others still tune. Throws
-/// PeerFailed or GroupTimeout (which close the group), Disagreement when a rank is in another call.
+/// PeerFailed, GroupTimeout or, when a rank is in another call, Disagreement; each closes the
+/// group.
 void barrier(ProcessGroup& group, std::chrono::nanoseconds timeout = std::chrono::minutes(10));
 
 /// The group of this process alone, for tuning rank by rank where a launcher has another group:

@@ -72,7 +72,7 @@ struct RecordKey {
   Value key;                         ///< the caller's
   Value hardware;                    ///< Device::fingerprint
   Value group;  ///< None for one process; else size, ranks per node, hardware texts
-  Value policy = Value::dict({});  ///< clock, cache, timer
+  Value policy = Value::dict({});  ///< clock, cache, launch (eager or graph)
   Value overwritten;               ///< None, or dict of overwritten arguments
 
   /// The full key text: a dict of the parts above. Its SHA-256 is the file's name.

@@ -28,8 +28,8 @@ struct UnifyOptions {
 /// where the choice should come from the records.
 ///
 /// Returns the names of functions of which this rank's records changed, each once, sorted. Throws
-/// PeerFailed or GroupTimeout (which close the group), Disagreement when a rank is in another call
-/// or asks for another name.
+/// PeerFailed, GroupTimeout or, when a rank is in another call, Disagreement, which close the
+/// group; Disagreement when a rank asks for another name, after which the group goes on.
 std::vector<std::string> unify(ProcessGroup& group, const UnifyOptions& options = {});
 
 DISTTUNE_NAMESPACE_END

@@ -28,7 +28,7 @@ def barrier(group: Any = None, timeout: float = 600.0) -> None:
     PeerFailed, GroupTimeout
         A rank ended its call with an error, or did not come; the group is closed then.
     Disagreement
-        A rank is in another call.
+        A rank is in another call; the group is closed then too.
     """
     seconds = checked_timeout("barrier", timeout)
     seat = resolve_group(group)

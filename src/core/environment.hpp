@@ -16,7 +16,7 @@ enum class Mode { tune, cached, strict, off, first };
 /// One variable, named without the prefix TRITON_DIST_AUTOTUNE_.
 struct Variable {
   std::string_view name;
-  std::string_view type;  ///< "flag", "integer ≥ 1", "seconds", "folder", "one of …"
+  std::string_view type;  ///< what it accepts, for people: "integer, 0 to 65535", "one of …"
   std::string_view default_text;
   std::string_view meaning;
 };

@@ -41,15 +41,6 @@ double middle_half_mean(std::span<const std::int64_t> samples) {
 
 double median(std::span<const std::int64_t> samples) { return median_of_sorted(sorted(samples)); }
 
-double quantile(std::span<const std::int64_t> samples, double p) {
-  const std::vector<std::int64_t> s = sorted(samples);
-  const double place = std::clamp(p, 0.0, 1.0) * static_cast<double>(s.size() - 1);
-  const auto low = static_cast<std::size_t>(place);
-  const auto below = static_cast<double>(s[low]);
-  if (low + 1 == s.size()) return below;
-  return below + (place - static_cast<double>(low)) * (static_cast<double>(s[low + 1]) - below);
-}
-
 double robust_deviation(std::span<const std::int64_t> samples) {
   const double centre = median(samples);
   std::vector<double> deviations;

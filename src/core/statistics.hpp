@@ -12,8 +12,6 @@ namespace disttune::core {
 [[nodiscard]] double middle_half_mean(std::span<const std::int64_t> samples);
 /// Median; the mean of the two middle ones for an even count. `samples` not empty.
 [[nodiscard]] double median(std::span<const std::int64_t> samples);
-/// Linear interpolation between order statistics; 0 ≤ p ≤ 1.
-[[nodiscard]] double quantile(std::span<const std::int64_t> samples, double p);
 /// 1.4826 × median absolute deviation from the median: a robust standard deviation.
 [[nodiscard]] double robust_deviation(std::span<const std::int64_t> samples);
 

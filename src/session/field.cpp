@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "core/sha256.hpp"
 #include "core/text.hpp"
 
 namespace disttune::session {
@@ -40,12 +39,6 @@ std::vector<std::size_t> Field::open() const {
   for (std::size_t i = 0; i < size(); ++i)
     if (is_open(i)) out.push_back(i);
   return out;
-}
-
-std::string Field::digest_of_open() const {
-  std::string text;
-  for (const std::size_t i : open()) text.append(config(i).identity().text()).push_back('\n');
-  return core::sha256_hex(text);
 }
 
 std::string Field::failure_text(std::string_view function) const {

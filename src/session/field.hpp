@@ -39,8 +39,6 @@ class Field {
   [[nodiscard]] bool is_open(std::size_t i) const noexcept {
     return m_records[i].status == Status::skipped && m_records[i].reason.empty();
   }
-  /// SHA-256 of the open candidates' identities in order: what ranks compare.
-  [[nodiscard]] std::string digest_of_open() const;
   /// "no valid configuration for 'f': …" with every candidate and its reason.
   [[nodiscard]] std::string failure_text(std::string_view function) const;
 

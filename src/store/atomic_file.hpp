@@ -67,7 +67,7 @@ struct FileContent {
 
 /// Writes beside `file` under a temporary name and renames: other processes see the old content or
 /// the new, never a part. Nothing stays behind on failure. Makes missing folders. Busy and stale
-/// errors are tried again a few times, for half a second at most.
+/// errors are tried again a few times, for a quarter of a second.
 [[nodiscard]] FileError write_atomically(const std::filesystem::path& file, std::string_view text);
 
 /// Writes a new file; EEXIST when something has the name already (then nothing is changed),

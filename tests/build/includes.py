@@ -18,7 +18,7 @@ MAY = {
     "core": {INTERFACE},
     **{sibling: {INTERFACE, "core"} for sibling in SIBLINGS},
     "session": {INTERFACE, "core"} | SIBLINGS,
-    "testing": {INTERFACE, "core"},
+    "testing": {INTERFACE, "core", "groups"},  # its threads as ranks keep the roll call
 }
 # The vocabulary; the front headers are the other public ones. A front may include a vocabulary
 # header, not the reverse.

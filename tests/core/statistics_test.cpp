@@ -46,15 +46,6 @@ TEST(Statistics, Median) {
   EXPECT_DOUBLE_EQ(median(Samples{9, 1, 5, 6}), 5.5);
 }
 
-TEST(Statistics, Quantile) {
-  const Samples s{40, 10, 30, 20, 50};
-  EXPECT_DOUBLE_EQ(quantile(s, 0), 10);
-  EXPECT_DOUBLE_EQ(quantile(s, 1), 50);
-  EXPECT_DOUBLE_EQ(quantile(s, 0.5), 30);
-  EXPECT_DOUBLE_EQ(quantile(s, 0.125), 15);
-  EXPECT_DOUBLE_EQ(quantile(Samples{3}, 0.9), 3);
-}
-
 TEST(Statistics, RobustDeviation) {
   EXPECT_DOUBLE_EQ(robust_deviation(Samples{4, 4, 4, 4000}), 0);
   EXPECT_DOUBLE_EQ(robust_deviation(Samples{1, 2, 3, 4, 5}), 1.4826);

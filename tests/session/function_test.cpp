@@ -412,6 +412,26 @@ TEST_F(Function, ALauncherMayMeetANewKeyWhileTheProcessEnds) {
   }
 }
 
+TEST_F(Function, AChildThatOutlivesATuningLeavesTheDeviceFree) {
+  pid_t child = 0;
+  const auto tuned = autotune(
+      "forks", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+      [&](const Tile& t, int) {
+        if (child == 0) {
+          child = ::fork();
+          if (child == 0)
+            for (;;) ::pause();
+        }
+        return t.block;
+      });
+  for (const int n : {1, 2}) {
+    tuned(n);
+    EXPECT_EQ(tuned.result(n)->tunings[0].quality, std::vector<std::string>{});
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST_F(Function, WhatACheckThrowsIsTheCallersException) {
   const auto tuned = autotune(
                          "checked", Space<Tile>{{1}, {2}}, [](int n) { return n; },

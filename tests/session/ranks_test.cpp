@@ -2,9 +2,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <barrier>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -236,6 +238,81 @@ TEST_F(RankSession, AlwaysTuneIsNoWishWhereNothingIsTuned) {
   testing::Ranks group(k_ranks);
   EXPECT_EQ(call({{3}, {1}}, group), std::vector<int>(k_ranks, 1));
   for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+/// A device of one rank whose work ends when the rank says so.
+struct Stuck final : Device {
+  explicit Stuck(const std::atomic<bool>& is_stuck) : stuck(is_stuck) {}
+  struct Timer final : StreamTimer {
+    explicit Timer(const std::atomic<bool>& is_stuck) : stuck(is_stuck) {}
+    void start(std::size_t) override {}
+    void stop(std::size_t) override {}
+    [[nodiscard]] std::int64_t elapsed_ns(std::size_t) override { return 1000; }
+    [[nodiscard]] bool synchronize(Deadline) override { return !stuck; }
+    const std::atomic<bool>& stuck;
+  };
+  [[nodiscard]] Value fingerprint() const override { return Value::dict({}); }
+  [[nodiscard]] std::unique_ptr<StreamTimer> open(void*, std::size_t) override {
+    return std::make_unique<Timer>(stuck);
+  }
+  const std::atomic<bool>& stuck;
+};
+
+TEST_F(RankSession, AnInterruptOnOneRankIsNoCrashOfTheCandidateThatAnotherHadAtHand) {
+  struct Stop {};
+  bool interrupted = true;
+  const auto call_all = [&] {
+    testing::Ranks group(k_ranks, testing::Time::real);
+    errors = group.run([&](ProcessGroup& g) {
+      std::atomic<bool> stuck{false};
+      const auto device = std::make_shared<Stuck>(stuck);
+      const auto tuned = autotune(
+                             "stuck", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+                             [&](const Tile& t, int) {
+                               if (!interrupted || t.block == 1) return;
+                               if (g.rank() == 1) throw Stop{};
+                               stuck = true;
+                             })
+                             .on([&](int) {
+                               return Stream{device, nullptr};
+                             })
+                             .version("1")
+                             .store(ranks[static_cast<std::size_t>(g.rank())]->store);
+      tuned.with({.group = &g})(8);
+      for (const auto& c : tuned.with({.group = &g}).result(8)->tunings[0].candidates)
+        EXPECT_EQ(c.status, Status::ok) << c.reason;
+    });
+  };
+  call_all();
+  EXPECT_THROW(std::rethrow_exception(errors[0]), PeerFailed);
+  interrupted = false;
+  call_all();
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
+TEST_F(RankSession, AProgramMayEndWhileAThreadTunesWithAGroup) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        auto& group = *new testing::Ranks(k_ranks);
+        auto& running = *new std::latch(k_ranks);
+        auto& never = *new std::promise<void>;
+        const std::shared_future<void> end = never.get_future().share();
+        std::thread([&, end] {
+          group.run([&, end](ProcessGroup& g) {
+            const auto tuned = autotune(
+                "endless", Space<Tile>{{1}, {2}}, [](int n) { return n; },
+                [&, end](const Tile&, int) {
+                  running.count_down();
+                  end.wait();
+                });
+            tuned.with({.group = &g})(8);
+          });
+        }).detach();
+        running.wait();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(RankSession, WhatAKeyFunctionThrowsIsToldToTheOthers) {

@@ -44,7 +44,7 @@ struct LauncherOptions {
   std::optional<std::string> store;  ///< a folder
   /// A clock of the caller's: nanoseconds now; a sample is the difference of two readings.
   std::function<std::int64_t()> clock;
-  std::string clock_name;  ///< what messages and the policy call it
+  std::string clock_name;  ///< what messages call it; the policy says "custom"
   bool checked = false;    ///< Attempt::check compares results
 };
 
@@ -97,7 +97,7 @@ class Attempt {
   ~Attempt() = default;
 };
 
-class LauncherState;  // session/function.cpp
+class LauncherState;  // session/launcher_state.hpp
 
 /// A launcher's handle; cheap to make, safe to share between threads.
 class Launcher {
@@ -126,7 +126,7 @@ struct Call {
 struct Outcome {
   std::size_t candidate = 0;
   bool decided = false;  ///< false: a stand-in for this call only, not to be remembered
-  /// "tuned", "store", "adopted", "waited" (another thread tuned it), "default" (MODE cached),
+  /// "tuned", "stored", "adopted", "waited" (another thread tuned it), "default" (MODE cached),
   /// "off", "first", "busy" (met inside a visit).
   std::string_view source;
   bool restore = false;  ///< this final run belongs to a tuning: before_run first
