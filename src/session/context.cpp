@@ -345,9 +345,8 @@ void Context::begin_measuring() {
   p.default_candidate =
       first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
   m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p), !m_agreement.alone());
-  m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples) {
-    report(v, samples);
-  };
+  m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples,
+                                 std::span<const std::int64_t>) { report(v, samples); };
   m_phase = Phase::measuring;
 }
 
