@@ -91,11 +91,11 @@ void Agreement::wait_for_turn(std::unique_lock<std::mutex>& lock, std::uint64_t 
 }
 
 void Agreement::leave_thread() noexcept {
-  if (!alone() && !m_over) m_group->state().runs.stop();
+  if (!alone() && !m_over && !is_nested()) m_group->state().runs.stop();
 }
 
 void Agreement::enter_thread() {
-  if (alone() || m_over) return;
+  if (alone() || m_over || is_nested()) return;
   detail::GroupState& state = m_group->state();
   const std::lock_guard lock(state.mutex);
   state.owner = std::this_thread::get_id();
