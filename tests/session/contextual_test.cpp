@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "core/group_state.hpp"
 #include "core/run_clock.hpp"
 #include "disttune/testing/ranks.hpp"
 #include "session/rig.hpp"
@@ -911,7 +912,10 @@ class SwallowedFirstLaunch : public ContextualRanks {
 
 TEST_F(SwallowedFirstLaunch, OnAllRanksLeavesTheGroupFreeWhenTheCallEnds) {
   const auto errors = group.run([&](ProcessGroup& g) {
-    call(g, true, [&] { barrier(g); });
+    call(g, true, [&] {
+      EXPECT_EQ(g.state().owner, std::thread::id());
+      barrier(g);
+    });
     EXPECT_EQ(at(g.rank()).passes, 1);
   });
   for (const auto& error : errors) EXPECT_EQ(testing::what(error), "");
@@ -933,7 +937,8 @@ TEST_F(ContextualRanks, AFirstLaunchOfAnotherThreadLeavesNothingOnThatThread) {
       std::thread([&, pass] {
         detail::current_pass = pass;
         k(1);
-        EXPECT_FALSE(core::RunClock::in_run());
+        core::RunClock::run_begins();
+        EXPECT_FALSE(core::RunClock::in_run()) << "nobody waits for this thread";
       }).join();
     });
     step();
