@@ -90,6 +90,18 @@ void Agreement::wait_for_turn(std::unique_lock<std::mutex>& lock, std::uint64_t 
   if (state.closed) raise(*state.closed);
 }
 
+void Agreement::leave_thread() noexcept {
+  if (!alone() && !m_over && !is_nested()) m_group->state().runs.stop();
+}
+
+void Agreement::enter_thread() {
+  if (alone() || m_over || is_nested()) return;
+  detail::GroupState& state = m_group->state();
+  const std::lock_guard lock(state.mutex);
+  state.owner = std::this_thread::get_id();
+  state.runs.watch_this_thread();
+}
+
 void Agreement::end(bool next_sequence) noexcept {
   m_over = true;
   Pulse::of_process().remove(*m_group);

@@ -101,6 +101,11 @@ class Agreement {
   Agreement(const Agreement&) = delete;
   Agreement& operator=(const Agreement&) = delete;
 
+  /// This thread goes on without it, and another one with it. Those who wait for the group's turn
+  /// take what it is about in between for one run.
+  void leave_thread() noexcept;
+  void enter_thread();
+
   [[nodiscard]] bool alone() const noexcept { return m_group == nullptr; }
   [[nodiscard]] int rank() const noexcept { return m_group ? m_group->rank() : 0; }
   [[nodiscard]] int size() const noexcept { return m_group ? m_group->size() : 1; }

@@ -1,8 +1,5 @@
 #include "measure/gate_watchdog.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -11,6 +8,7 @@
 #include <utility>
 
 #include "core/fork.hpp"
+#include "core/signals.hpp"
 
 namespace disttune::timing {
 namespace {
@@ -18,28 +16,11 @@ namespace {
 // A scripted clock moves without telling anybody, so a thread that lives by it has to look.
 constexpr std::chrono::milliseconds k_look{1};
 
-/// Signals belong to the caller's threads: a handler (Python's, MPI's) must not run in ours. A new
-/// thread inherits the mask of the one that makes it.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &m_before);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &m_before, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t m_before{};
-};
-
 }  // namespace
 
 struct GateWatchdog::Runner {
   Runner(const Now& clock, bool is_scripted) : now(clock), scripted(is_scripted) {
-    const SignalsBlocked guard;
+    const core::SignalsBlocked guard;
     thread = std::thread([this] { watch(); });
   }
   ~Runner() {

@@ -21,6 +21,7 @@ std::vector<std::pair<std::string, Value>> launched(const std::string& call,
   std::vector<Value> names;
   std::vector<Value> keys;
   std::vector<std::pair<Value, Value>> launches;
+  std::vector<std::pair<Value, Value>> checks;
   std::vector<Value> candidates;
   std::map<std::string, int> met;
   for (const auto& f : contexts) {
@@ -30,6 +31,7 @@ std::vector<std::pair<std::string, Value>> launched(const std::string& call,
     if (std::ranges::find(names, Value(kernel)) == names.end()) names.emplace_back(kernel);
     keys.emplace_back(place);
     launches.emplace_back(Value(place), Value(f->context.launches()));
+    checks.emplace_back(Value(place), Value(f->context.checked()));
     candidates.push_back(f->context.candidates());
   }
   return {
@@ -37,6 +39,8 @@ std::vector<std::pair<std::string, Value>> launched(const std::string& call,
       {fmt::format("keys of tuned kernels launched in a pass of '{}'", call), Value::list(keys)},
       {fmt::format("number of launches of each tuned kernel and key in a pass of '{}'", call),
        Value::dict(std::move(launches))},
+      {fmt::format("checks of tuned kernels launched in a pass of '{}'", call),
+       Value::dict(std::move(checks))},
       {"candidates", Value::list(candidates)}};
 }
 

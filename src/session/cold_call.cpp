@@ -12,6 +12,7 @@
 #include "session/checked_attempt.hpp"
 #include "session/prepare.hpp"
 #include "session/process.hpp"
+#include "session/watched_attempt.hpp"
 
 namespace disttune::session {
 namespace {
@@ -279,6 +280,7 @@ void ColdCall::look_up() {
 /// The record's best candidate that passes prune_fn. Nothing: tune what is open in the field then.
 std::optional<std::size_t> ColdCall::stored_winner() {
   if (!m_stored) return std::nullopt;
+  const WatchedRuns watched;
   const auto winner = std::ranges::find_if(
       m_stored->ranking, [&](std::size_t i) { return m_attempt.admits(m_field.space_index(i)); });
   if (winner == m_stored->ranking.end()) {
@@ -330,8 +332,11 @@ detail::Outcome ColdCall::first_that_works() {
   detail::Attempt& attempt =
       m_target.settings.checked ? static_cast<detail::Attempt&>(checked) : m_attempt;
   for (const std::size_t i : m_field.open()) {
-    const auto end =
-        watch.visit({static_cast<std::uint32_t>(m_field.space_index(i)), 1, 0}, attempt, {}, {});
+    const Visit once{static_cast<std::uint32_t>(m_field.space_index(i)), 1, 0};
+    const auto end = [&] {
+      WatchedAttempt watched(attempt);
+      return watch.visit(once, watched, {}, {});
+    }();
     Status worst[] = {end.status};
     m_agreement.vote(worst);
     if (worst[0] == Status::ok) {

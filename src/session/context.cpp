@@ -22,6 +22,10 @@ namespace {
 /// Timed launches of one context in one pass; the steps beyond wait for the next pass.
 constexpr std::size_t k_samples_a_pass = 64;
 
+double seconds_of(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 }  // namespace
 
 Context::Context(const detail::Launcher& kernel, const detail::Call& call, detail::Attempt& attempt,
@@ -91,7 +95,9 @@ void Context::adopt(const StoredChoice& stored, bool other_versions) {
 void Context::prepare(detail::Attempt& attempt) {
   if (!attempt.can_prepare()) return;
   m_compiled_ahead = true;
+  const auto began = std::chrono::steady_clock::now();
   prepare_candidates(m_field, m_field.open(), attempt, m_settings.environment.workers);
+  m_prepare_seconds = seconds_of(std::chrono::steady_clock::now() - began);
   for (std::size_t i = 0; i < m_field.size(); ++i) {
     const CandidateRecord& record = m_field.records()[i];
     if (!m_field.is_open(i) && record.status != Status::pruned)
@@ -164,8 +170,7 @@ void Context::run_untimed(std::size_t i, detail::Attempt& attempt) {
   const std::size_t entry = m_field.space_index(i);
   attempt.begin_visit(entry, 1);
   attempt.before_run();
-  if (!m_kernel.spec().options.checked || std::exchange(m_looked_at[i], char{1}) != 0)
-    return attempt.run(entry);
+  if (!checked() || std::exchange(m_looked_at[i], char{1}) != 0) return attempt.run(entry);
   CheckedAttempt(attempt).run(entry);
 }
 
@@ -335,7 +340,7 @@ void Context::begin_measuring() {
   Problem p;
   p.candidates = m_who.size();
   p.untimed = static_cast<std::uint16_t>(m_settings.warmup - std::min(m_settings.warmup, ran));
-  if (m_kernel.spec().options.checked && m_settings.warmup == 0) p.untimed = 1;
+  if (checked() && m_settings.warmup == 0) p.untimed = 1;
   p.timed = m_settings.repeat;
   p.one_by_one = m_settings.environment.budget_seconds.has_value();
   const auto first = std::ranges::find(m_who, std::size_t{0});
@@ -345,9 +350,8 @@ void Context::begin_measuring() {
   p.default_candidate =
       first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
   m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p), !m_agreement.alone());
-  m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples) {
-    report(v, samples);
-  };
+  m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples,
+                                 std::span<const std::int64_t>) { report(v, samples); };
   m_phase = Phase::measuring;
 }
 
@@ -410,6 +414,12 @@ void Context::conclude() {
   m_log.line(fmt::format("{} key {} decided: candidate {} [{}] {:.0f} ns", m_kernel.spec().name,
                          m_key.text(), winner(), m_field.config(*m_winner).display(),
                          m_field.records()[*m_winner].score_ns.value_or(0)));
+  m_measure_seconds = seconds_of(std::chrono::steady_clock::now() - m_born) - m_prepare_seconds;
+  for (const auto& [stream, timed] : m_watches) {
+    if (timed.watch->gate() == "none") continue;
+    m_gate = timed.watch->gate();
+    m_ungated |= timed.watch->mode() == core::TimingMode::ungated;
+  }
   m_watches.clear();  // marks and flush buffers go with the tuning
 }
 
@@ -439,7 +449,7 @@ Value Context::candidates() const {
   return Value::list(out);
 }
 
-TuningRecord Context::tuning_record() const {
+TuningRecord Context::tuning_record(bool contended) const {
   TuningRecord t;
   t.deps = m_deps;
   t.candidates = m_field.records();
@@ -450,6 +460,12 @@ TuningRecord Context::tuning_record() const {
   t.strategy = m_settings.strategy;
   t.warmup = m_settings.warmup;
   t.repeat = m_settings.repeat;
+  t.checked = checked();
+  t.prepare_seconds = m_prepare_seconds;
+  t.measure_seconds = m_measure_seconds;
+  t.gate = m_gate;
+  if (contended) t.quality.emplace_back("contended");
+  if (m_ungated) t.quality.emplace_back("ungated");
   if (m_out_of_budget) t.quality.emplace_back("budget");
   t.host = core::host_name();
   t.tool_version = k_version;

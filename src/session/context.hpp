@@ -79,7 +79,10 @@ class Context {
   [[nodiscard]] bool was_settled_alone() const noexcept { return m_settled_alone; }
   [[nodiscard]] bool waits_for_vote() const noexcept;
   [[nodiscard]] std::size_t winner() const noexcept { return m_field.space_index(*m_winner); }
-  [[nodiscard]] TuningRecord tuning_record() const;
+  /// Whether results are compared with a reference.
+  [[nodiscard]] bool checked() const noexcept { return m_kernel.spec().options.checked; }
+  /// `contended`: something else was measured on the device at the same time.
+  [[nodiscard]] TuningRecord tuning_record(bool contended) const;
   [[nodiscard]] const detail::Launcher& kernel() const noexcept { return m_kernel; }
   [[nodiscard]] const Value& key() const noexcept { return m_key; }
   [[nodiscard]] std::size_t launches() const noexcept { return m_launches; }  ///< in this pass
@@ -143,6 +146,10 @@ class Context {
   std::size_t m_launches = 0;  ///< in this pass
   std::string m_stuck;
   std::chrono::steady_clock::time_point m_born = std::chrono::steady_clock::now();
+  double m_prepare_seconds = 0;
+  double m_measure_seconds = 0;  ///< the rest of the time from birth to decision
+  std::string m_gate = "none";
+  bool m_ungated = false;  ///< the device has a gate and a launch defeated it
   bool m_out_of_budget = false;
   bool m_progress = true;
   bool m_moved = false;

@@ -21,8 +21,10 @@
 #include "session/context.hpp"
 #include "session/found_context.hpp"
 #include "session/kept_choice.hpp"
+#include "session/prepare.hpp"
 #include "session/process.hpp"
 #include "session/settings.hpp"
+#include "session/watched_attempt.hpp"
 
 namespace disttune::session {
 namespace {
@@ -80,7 +82,9 @@ using session::Context;
 using session::DeviceTurn;
 using session::Field;
 using session::FoundContext;
+using session::RunClock;
 using session::Settings;
+using session::WatchedRuns;
 
 struct ContextualCall::Impl final : Pass {
   Impl(std::string called, ContextualOptions with, ContextDecided tell)
@@ -118,12 +122,16 @@ struct ContextualCall::Impl final : Pass {
   void announce_failure(std::string_view why) noexcept;
 
   // ---- between passes
+  [[nodiscard]] Stream first_stream();
+  void meet();
   void take_stock();
   void compare_modes();
+  [[nodiscard]] bool another_pass();
   [[nodiscard]] bool between_passes();
+  void agree_on_decisions();
   void shake_hands();
   void compare_pass();
-  void publish();
+  void publish(bool contended);
   [[nodiscard]] std::string decision_text() const;
   void warn_starved(const Context& context) const;
   void give_up_what_is_open();
@@ -131,13 +139,14 @@ struct ContextualCall::Impl final : Pass {
   const std::string name;
   const ContextualOptions options;
   const ContextDecided decided;
-  std::recursive_mutex mutex;  // a kernel may launch another one
+  /// Of all that follows, since launches come from any thread and between passes too; a kernel may
+  /// launch another one. Not held while a pass runs.
+  std::recursive_mutex mutex;
   std::unique_ptr<Tools> tools;
   session::Contexts contexts;  ///< in an order that all ranks share
   std::size_t ordered = 0;     ///< how many of them are in it
   std::map<std::tuple<const Launcher*, Value, std::string, int>, FoundContext*> index;
   std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
-  std::unique_ptr<DeviceTurn> turn;
   int idle_passes = -1;  ///< in a row, in which nothing but new keys came; the first is not one
   std::set<std::string> untuned;  ///< what was answered without tuning, on ranks
   std::string refused;            ///< the first launch that MODE=strict refused, on ranks
@@ -146,13 +155,19 @@ struct ContextualCall::Impl final : Pass {
 };
 
 ContextualCall::Impl::Tools& ContextualCall::Impl::made_tools() {
-  if (!tools) tools = std::make_unique<Tools>(name, options);
+  if (tools) return *tools;
+  tools = std::make_unique<Tools>(name, options);
+  const WatchedRuns first_pass;
+  tools->agreement.leave_thread();  // which may be any that serves the call
   return *tools;
 }
 
-/// From any thread of the outer call; launches are answered one at a time.
+/// From any thread of the outer call; launches are answered one at a time. What is launched while
+/// candidates are prepared is not: the launch that waits for that has the lock.
 void ContextualCall::Impl::answer(const Launcher& kernel, const Call& launch, Attempt& attempt) {
+  if (session::preparing()) return run_first_working(kernel, attempt);
   const std::lock_guard lock(mutex);
+  if (RunClock::in_run()) RunClock::run_begins();  // the outer function is getting on
   if (made_tools().settings.environment.mode != core::Mode::tune)
     return answer_untuned(kernel, launch, attempt);
   Call call = launch;
@@ -239,6 +254,7 @@ void ContextualCall::Impl::run_pass(const std::function<void(Pass&)>& outer) {
     const std::lock_guard lock(mutex);
     for (const auto& f : contexts) f->context.next_pass();
   }
+  const WatchedRuns watched;
   outer(*this);
 }
 
@@ -261,6 +277,7 @@ bool ContextualCall::Impl::settled_between_passes(const std::exception& error) {
 }
 
 void ContextualCall::Impl::announce_failure(std::string_view why) noexcept {
+  const std::lock_guard lock(mutex);
   if (tools)
     tools->agreement.abandon(why);
   else if (options.group != nullptr)
@@ -268,14 +285,25 @@ void ContextualCall::Impl::announce_failure(std::string_view why) noexcept {
 }
 
 void ContextualCall::Impl::complete(const std::function<void(Pass&)>& outer) {
-  if (!untuned.empty()) return tools->agreement.run([this] { compare_modes(); });
-  if (contexts.empty()) return;  // steady state: one pass, and nothing was read or allocated
-  tools->agreement.run([&] { tune(outer); });
+  std::unique_lock lock(mutex);
+  if (!tools) return;  // steady state: one pass, and nothing was read or allocated
+  agree::Agreement& agreement = tools->agreement;
+  agreement.enter_thread();
+  const bool tunes = untuned.empty();
+  const bool found_any = !contexts.empty();
+  lock.unlock();
+  if (!tunes)
+    agreement.run([this] { compare_modes(); });
+  else if (found_any)
+    agreement.run([&] { tune(outer); });
+  // Where no other rank was needed: those that wait for this one hear that it is gone.
+  agreement.abandon("the call had nothing to decide on this rank");
 }
 
 /// A rank that does not tune meets the handshake of those that do; once for each key, since ranks
 /// that all do not tune have nothing to say to each other.
 void ContextualCall::Impl::compare_modes() {
+  const std::lock_guard lock(mutex);
   agree::Agreement& a = tools->agreement;
   const bool known = std::ranges::all_of(untuned, [&](auto& met) { return a.remembers(met); });
   if (!known) {
@@ -287,32 +315,53 @@ void ContextualCall::Impl::compare_modes() {
 }
 
 void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
-  const Device& device = *contexts.front()->stream.device;
-  turn = DeviceTurn::take(device, device.fingerprint(), true, tools->agreement.alone());
-  take_stock();
-  if (!tools->agreement.alone()) shake_hands();
-  compare_pass();
-  while (between_passes()) {
+  const Stream stream = first_stream();
+  auto turn = DeviceTurn::take(*stream.device, stream.device->fingerprint(), true,
+                               tools->agreement.alone());
+  meet();
+  while (another_pass()) {
     try {
       run_pass(outer);
     } catch (const std::exception& e) {
       if (!settled_between_passes(e)) throw;
     }
-    take_stock();
-    compare_pass();
   }
-  tools->agreement.finish(decision_text());
-  publish();
+  agree_on_decisions();
+  const bool contended = turn == nullptr || turn->contended();
   turn.reset();
-  final_pass = true;
+  publish(contended);
   // The first pass ran the winners already where nothing was left to decide.
   if (!std::ranges::all_of(contexts, [](auto& f) { return f->context.was_settled_alone(); }))
     run_pass(outer);
 }
 
+Stream ContextualCall::Impl::first_stream() {
+  const std::lock_guard lock(mutex);
+  return contexts.front()->stream;
+}
+
+void ContextualCall::Impl::meet() {
+  const std::lock_guard lock(mutex);
+  take_stock();
+  if (!tools->agreement.alone()) shake_hands();
+}
+
+bool ContextualCall::Impl::another_pass() {
+  const std::lock_guard lock(mutex);
+  take_stock();
+  compare_pass();
+  return between_passes();
+}
+
+/// No context comes after that: a launch with a new key is left to the next call.
+void ContextualCall::Impl::agree_on_decisions() {
+  const std::lock_guard lock(mutex);
+  tools->agreement.finish(decision_text());
+  final_pass = true;
+}
+
 /// Threads of the outer call may find contexts in another order on another rank.
 void ContextualCall::Impl::take_stock() {
-  const std::lock_guard lock(mutex);
   const auto order = [](const std::unique_ptr<FoundContext>& f) {
     return std::tuple(std::string_view(f->context.kernel().spec().name), f->context.key().text());
   };
@@ -325,7 +374,6 @@ void ContextualCall::Impl::take_stock() {
 
 /// True when another pass is needed.
 bool ContextualCall::Impl::between_passes() {
-  const std::lock_guard lock(mutex);
   for (const auto& f : contexts) f->context.collect();
   if (!tools->agreement.alone())
     session::settle_what_all_hold(tools->agreement, contexts, agreed, options.persist);
@@ -385,19 +433,19 @@ void ContextualCall::Impl::warn_starved(const Context& c) const {
       fmt::format("starved {} {}", name, c.kernel().spec().name));
 }
 
-void ContextualCall::Impl::publish() {
+void ContextualCall::Impl::publish(bool contended) {
   // A rank that can write nowhere tries all the same: that warns.
   for (const auto& f : contexts) {
     if (!f->kept || !(agreed.writer || f->kept->store_id() == 0)) continue;
     if (f->context.tuned())
-      f->kept->save(f->context.tuning_record());
+      f->kept->save(f->context.tuning_record(contended));
     else if (f->adopted && f->context.decided())
       f->kept->save(*f->adopted);
   }
   if (!decided) return;
   for (const auto& f : contexts)
     if (f->context.decided())
-      decided(f->context.kernel(), f->context.key(), f->context.tuning_record(),
+      decided(f->context.kernel(), f->context.key(), f->context.tuning_record(contended),
               f->context.winner());
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "session/watched_attempt.hpp"
 
 namespace disttune::session {
 
@@ -30,8 +31,11 @@ void Field::end(std::size_t i, Status status, std::string reason) {
 }
 
 void Field::prune(detail::Attempt& attempt) {
-  for (std::size_t i = 0; i < size(); ++i)
+  const WatchedRuns watched;
+  for (std::size_t i = 0; i < size(); ++i) {
+    RunClock::run_begins();
     if (!attempt.admits(m_index[i])) end(i, Status::pruned, "refused by the prune function");
+  }
 }
 
 std::vector<std::size_t> Field::open() const {

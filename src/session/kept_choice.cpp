@@ -11,6 +11,7 @@ KeptChoice::KeptChoice(const detail::Launcher& kernel, const detail::Call& call,
                        const Settings& settings, const std::string& outer)
     : m_call(call), m_target(kernel.state(), m_call), m_field(kernel.spec().candidates) {
   m_target.settings = settings;
+  m_target.settings.checked = kernel.spec().options.checked;  // of each kernel by itself
   auto policy = settings.policy(*m_target.stream.device).entries();
   policy.emplace_back(Value("inside"), Value(outer));
   m_target.key.policy = Value::dict(std::move(policy));

@@ -13,6 +13,7 @@
 #include "session/checked_attempt.hpp"
 #include "session/prepare.hpp"
 #include "session/process.hpp"
+#include "session/watched_attempt.hpp"
 
 namespace disttune::session {
 namespace {
@@ -22,31 +23,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-/// Tells those who wait for this thread when a run begins.
-class WatchedAttempt final : public detail::Attempt {
- public:
-  explicit WatchedAttempt(detail::Attempt& inner)
-      : m_inner(inner), m_is_nested(RunClock::in_run()) {}
-  /// Behind a tuning inside a run, that run goes on.
-  ~WatchedAttempt() { m_is_nested ? RunClock::run_begins() : RunClock::runs_end(); }
-  WatchedAttempt(const WatchedAttempt&) = delete;
-  WatchedAttempt& operator=(const WatchedAttempt&) = delete;
-  void begin_visit(std::size_t candidate, std::size_t runs) override {
-    m_inner.begin_visit(candidate, runs);
-  }
-  void before_run() override {
-    RunClock::run_begins();
-    m_inner.before_run();
-  }
-  void run(std::size_t candidate) override { m_inner.run(candidate); }
-  void drop_results() noexcept override { m_inner.drop_results(); }
-  void decided(std::size_t) override {}
-
- private:
-  detail::Attempt& m_inner;
-  bool m_is_nested;
-};
 
 class Measuring {
  public:
@@ -169,8 +145,9 @@ class Measuring {
     const Problem p = problem(who, untimed_already);
     Tuning tuning(make_selector(m.settings.strategy, p));
     if (std::ranges::any_of(p.known, [](auto known) { return !known.empty(); })) tuning.one_works();
-    tuning.on_reported = [&](const Visit& v, std::span<const std::int64_t> samples) {
-      reported(who[v.candidate], samples);
+    tuning.on_reported = [&](const Visit& v, std::span<const std::int64_t> samples,
+                             std::span<const std::int64_t> host_ns) {
+      reported(who[v.candidate], samples, host_ns);
     };
     while (!tuning.decided()) {
       visit_batch(tuning, who);
@@ -207,14 +184,12 @@ class Measuring {
     m_watch->accept_stand_ins(tuning.last_repetition());
     for (std::size_t v = 0; v < visits.size(); ++v) {
       const std::size_t i = who[visits[v].candidate];
-      CandidateRecord& record = m.field.records()[i];
-      const Value& identity = record.config.identity();
+      const Value& identity = m.field.config(i).identity();
       const Visit visit{static_cast<std::uint32_t>(m.field.space_index(i)), visits[v].untimed,
                         visits[v].timed};
       const auto samples = tuning.samples_of(v);
-      std::vector<std::int64_t> host_ns(samples.size());
       announce(i);
-      const auto end = this->visit(i, visit, m.attempt, samples, host_ns);
+      const auto end = this->visit(i, visit, m.attempt, samples, tuning.host_ns_of(v));
       if (end.status != Status::ok) m.agreement.candidate_failed(static_cast<std::uint32_t>(i));
       const bool whole = m.agreement.alone() && std::ranges::none_of(samples, core::is_retry) &&
                          visit.timed == m.settings.repeat;
@@ -229,8 +204,6 @@ class Measuring {
       std::ranges::copy_if(samples, std::back_inserter(own), [](std::int64_t ns) {
         return !core::is_retry(ns) && !core::is_failure(ns);
       });
-      if (end.status == Status::ok)
-        record.host_ns.insert(record.host_ns.end(), host_ns.begin(), host_ns.end());
       tell(i, samples, v + 1, visits.size(), end.status);
     }
   }
@@ -265,11 +238,13 @@ class Measuring {
   }
 
   /// A visit's samples after reduction and repetition.
-  void reported(std::size_t i, std::span<const std::int64_t> samples) {
+  void reported(std::size_t i, std::span<const std::int64_t> samples,
+                std::span<const std::int64_t> host_ns) {
     CandidateRecord& record = m.field.records()[i];
     const auto failed = std::ranges::find_if(samples, core::is_failure);
     if (failed == samples.end()) {
       record.samples_ns.insert(record.samples_ns.end(), samples.begin(), samples.end());
+      record.host_ns.insert(record.host_ns.end(), host_ns.begin(), host_ns.end());
       if (!m.agreement.alone())
         m.journal.end(record.config.identity(), Status::ok, {}, record.samples_ns);
       return;

@@ -1,7 +1,6 @@
 #include "session/prepare.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,16 +8,11 @@
 #include <mutex>
 #include <thread>
 
+#include "devices/host_facts.hpp"
+#include "session/watched_attempt.hpp"
+
 namespace disttune::session {
 namespace {
-
-std::size_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0)
-    return std::max(1u, std::thread::hardware_concurrency());
-  return static_cast<std::size_t>(CPU_COUNT(&set));
-}
 
 thread_local int t_preparing = 0;
 
@@ -38,6 +32,7 @@ void prepare_candidates(Field& field, const std::vector<std::size_t>& which,
     } const marked;
     for (std::size_t k = next++; k < which.size(); k = next++) {
       const std::size_t i = which[k];
+      RunClock::run_begins();
       try {
         attempt.prepare(field.space_index(i));
       } catch (const detail::CandidateFailed& e) {
@@ -53,9 +48,14 @@ void prepare_candidates(Field& field, const std::vector<std::size_t>& which,
       }
     }
   };
-  const std::size_t wanted = workers > 0 ? static_cast<std::size_t>(workers) : usable_cores();
+  const auto wanted = static_cast<std::size_t>(workers > 0 ? workers : devices::usable_cores());
+  const WatchedRuns watched;
+  // Their signal masks stay the caller's: a compiler that a preparation starts inherits one.
   std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < std::min(wanted, which.size()); ++t) threads.emplace_back(work);
+  try {
+    for (std::size_t t = 1; t < std::min(wanted, which.size()); ++t) threads.emplace_back(work);
+  } catch (const std::exception&) {  // no more threads can be had: those that are there do it all
+  }
   work();
   for (std::thread& t : threads) t.join();
   if (interrupt) std::rethrow_exception(interrupt);

@@ -17,6 +17,7 @@
 #include "session/prepare.hpp"
 #include "session/process.hpp"
 #include "session/tuning.hpp"
+#include "session/watched_attempt.hpp"
 
 namespace disttune::session {
 namespace {
@@ -98,15 +99,19 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
   const OneVisit& seen = *selector;
   Tuning tuning(std::move(selector));
   std::vector<std::int64_t> own, host_ns;
+  tuning.on_reported = [&](const Visit&, std::span<const std::int64_t>,
+                           std::span<const std::int64_t> on_host) {
+    host_ns.assign(on_host.begin(), on_host.end());
+  };
   bool interrupted = false;
   agreement.meet();
   while (!tuning.decided()) {
-    std::vector<std::int64_t> host(tuning.visits()[0].timed);
     agreement.visiting(0, "measure");
-    const auto end = watch.visit(tuning.visits()[0], attempt, tuning.samples_of(0), host);
+    WatchedAttempt watched(attempt);
+    const auto end =
+        watch.visit(tuning.visits()[0], watched, tuning.samples_of(0), tuning.host_ns_of(0));
     if (attempt.error) std::rethrow_exception(attempt.error);
     if (end.status != Status::ok) throw Error(fmt::format("disttune: measure: {}", end.reason));
-    host_ns.insert(host_ns.end(), host.begin(), host.end());
     std::ranges::copy_if(tuning.samples_of(0), std::back_inserter(own),
                          [](std::int64_t ns) { return !core::is_retry(ns); });
     interrupted = std::ranges::find(tuning.samples_of(0), core::sample_of(core::Retry::spoiled)) !=
@@ -138,13 +143,15 @@ Measurement measure_once(const std::function<void()>& run, const MeasureOptions&
 DISTTUNE_NAMESPACE_BEGIN
 
 Measurement measure(const std::function<void()>& run, const MeasureOptions& options) {
-  try {
-    session::check_options(options);
-  } catch (const std::exception& e) {
-    if (options.group != nullptr) detail::abandon_call(*options.group, e.what());
-    throw;
-  }
-  const core::Environment environment = core::Environment::read();
+  const core::Environment environment = [&] {
+    try {
+      session::check_options(options);
+      return core::Environment::read();
+    } catch (const std::exception& e) {
+      if (options.group != nullptr) detail::abandon_call(*options.group, e.what());
+      throw;
+    }
+  }();
   const auto timeout = core::in_nanoseconds(environment.timeout_seconds);
   agree::Agreement agreement(options.group, timeout, "measure");
   return agreement.run([&] { return session::measure_once(run, options, agreement, environment); });

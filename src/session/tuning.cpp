@@ -27,7 +27,10 @@ void Tuning::finish(const Step& step, std::int64_t sample) {
 }
 
 bool Tuning::advance(bool stop) {
-  for (std::size_t i = 0; i < m_place.size(); ++i) m_samples[m_place[i]] = m_block[i];
+  for (std::size_t i = 0; i < m_place.size(); ++i) {
+    m_samples[m_place[i]] = m_block[i];
+    m_host_ns[m_place[i]] = m_block_host_ns[i];
+  }
   if (!(stop && m_one_works) && repeat_spoiled_samples()) return false;
   for (std::size_t v = 0, at = 0; v < m_batch.size(); at += m_batch[v++].timed) {
     const auto samples = std::span(m_samples).subspan(at, m_batch[v].timed);
@@ -38,7 +41,8 @@ bool Tuning::advance(bool stop) {
     else if (worst != samples.end() && core::is_failure(*worst))
       std::ranges::fill(samples, *worst);
     m_one_works |= std::ranges::none_of(samples, core::is_failure);
-    if (on_reported) on_reported(m_batch[v], samples);
+    if (on_reported)
+      on_reported(m_batch[v], samples, std::span(m_host_ns).subspan(at, m_batch[v].timed));
   }
   m_selector->report(m_samples);
   if (stop && m_one_works) {
@@ -81,6 +85,7 @@ void Tuning::load() {
   m_place.resize(m_block.size() - core::k_trailer);
   std::iota(m_place.begin(), m_place.end(), std::size_t{0});
   m_samples.assign(m_place.size(), 0);
+  m_host_ns.assign(m_place.size(), 0);
 }
 
 void Tuning::lay_out(std::vector<Visit> visits) {
@@ -97,6 +102,7 @@ void Tuning::lay_out(std::vector<Visit> visits) {
   }
   m_failed.assign(m_visits.size(), false);
   m_block.assign(samples + core::k_trailer, 0);
+  m_block_host_ns.assign(samples, 0);
   m_place.clear();
 }
 

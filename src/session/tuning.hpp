@@ -50,6 +50,11 @@ class Tuning {
     return std::span(m_block).subspan(m_first[visit], m_visits[visit].timed);
   }
 
+  /// This rank's host times of the same runs, to be filled in where they are known.
+  [[nodiscard]] std::span<std::int64_t> host_ns_of(std::size_t visit) noexcept {
+    return std::span(m_block_host_ns).subspan(m_first[visit], m_visits[visit].timed);
+  }
+
   /// The next step; nothing when the batch is full. A visit that failed has no further steps,
   /// except in lockstep.
   [[nodiscard]] std::optional<Step> next();
@@ -70,9 +75,12 @@ class Tuning {
   /// There is a candidate that works, of which samples are known already.
   void one_works() noexcept { m_one_works = true; }
   [[nodiscard]] Decision decision() const { return m_selector->decision(); }
-  /// All reduced samples of the selector's last batch, once it was reported: by visit as given.
-  /// Called by `advance` before the selector sees them.
-  std::function<void(const Visit&, std::span<const std::int64_t>)> on_reported;
+  /// All reduced samples of the selector's last batch, once it was reported: by visit as given,
+  /// with the host times of the runs that they are of. Called by `advance` before the selector sees
+  /// them.
+  std::function<void(const Visit&, std::span<const std::int64_t> samples,
+                     std::span<const std::int64_t> host_ns)>
+      on_reported;
   /// In `on_reported`: the visit failed because its samples never came good, on any rank.
   [[nodiscard]] bool never_came_good() const noexcept { return m_never_came_good; }
 
@@ -85,12 +93,14 @@ class Tuning {
   bool m_lockstep;
   std::vector<Visit> m_batch;           ///< as the selector gave it
   std::vector<std::int64_t> m_samples;  ///< of m_batch, after reduction
+  std::vector<std::int64_t> m_host_ns;  ///< of m_samples
   std::vector<std::size_t> m_place;     ///< block sample → m_samples, in a repetition
   std::vector<Visit> m_visits;          ///< the batch at hand: m_batch or a repetition
   std::vector<std::size_t> m_first;
   std::vector<Step> m_steps;
   std::vector<bool> m_failed;
   std::vector<std::int64_t> m_block;
+  std::vector<std::int64_t> m_block_host_ns;
   std::size_t m_at = 0;
   int m_repetition = 0;
   bool m_never_came_good = false;

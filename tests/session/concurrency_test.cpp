@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "disttune/contextual.hpp"
 #include "disttune/testing/scripted_device.hpp"
 #include "session/process.hpp"
 #include "session/rig.hpp"
@@ -12,6 +13,19 @@ namespace disttune::test {
 namespace {
 
 using Concurrency = Session;
+
+/// Nobody waits for a device whose holder is in a run.
+class Impatience {
+ public:
+  Impatience()
+      : m_before(std::exchange(session::RunClock::patience(), std::chrono::nanoseconds(1))) {}
+  ~Impatience() { session::RunClock::patience() = m_before; }
+  Impatience(const Impatience&) = delete;
+  Impatience& operator=(const Impatience&) = delete;
+
+ private:
+  std::chrono::nanoseconds m_before;
+};
 
 TEST_F(Concurrency, OneColdKeyIsTunedOnceWhileOthersWait) {
   std::mutex mutex;
@@ -146,7 +160,7 @@ TEST_F(Concurrency, WaitersGetTheSameError) {
 }
 
 TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn) {
-  const auto patience = std::exchange(session::RunClock::patience(), std::chrono::nanoseconds(1));
+  const Impatience impatience;
   const auto inner = scale({{2}, {1}}, "inner");
   const auto nested = scale({{2}, {1}}, "nested");
   int outer_runs = 0;
@@ -164,7 +178,6 @@ TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithAColdKeyIsNotWaitedForInTurn
   EXPECT_EQ(outer.choice(8)->block, 4);
   inner(8);
   EXPECT_EQ(inner.choice(8)->block, 1) << "tuned when the device was free";
-  session::RunClock::patience() = patience;
 }
 
 TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithItsOwnKeyGetsTheDefaultThere) {
@@ -190,6 +203,98 @@ TEST_F(Concurrency, ALauncherThatWaitsForAThreadWithItsOwnKeyGetsTheDefaultThere
   EXPECT_EQ(outside, 2 * 15 + 1);
   EXPECT_EQ(inside.front(), 5) << "the default, while the key is being tuned";
   EXPECT_EQ(inside.back(), 4) << "the last run is one of a decided key";
+}
+
+TEST_F(Concurrency, WhatIsMeasuredMayWaitForAThreadWithAColdKey) {
+  const Impatience impatience;
+  const auto inner = scale({{2}, {1}}, "inner");
+  MeasureOptions options;
+  options.warmup = 1;
+  options.repeat = 2;
+  options.clock = clock.reader();
+  static_cast<void>(measure([&] { std::thread([&] { inner(8); }).join(); }, options));
+  EXPECT_EQ(runs, (std::vector<std::pair<int, int>>(3, {2, 8}))) << "the default, untuned";
+}
+
+TEST_F(Concurrency, AnOuterFunctionMayWaitForAThreadWithAColdKey) {
+  const Impatience impatience;
+  const auto inner = scale({{2}, {1}}, "inner");
+  const auto kernel = tuned_kernel(
+      "kernel", Space<Tile>{{5}, {4}}, [](int n) { return n; },
+      [&](const Tile& t, int) { clock.advance(std::chrono::nanoseconds(1000 * t.block)); });
+  int passes = 0;
+  ContextualOptions options;
+  options.n_warmup = options.n_repeat = 1;
+  options.clock = clock.reader();
+  contextual("step", options, [&] {
+    kernel(1);
+    if (++passes == 2) std::thread([&] { inner(8); }).join();
+  })();
+  EXPECT_EQ(runs, (std::vector<std::pair<int, int>>{{2, 8}})) << "the default, untuned";
+  EXPECT_EQ(passes, 2 * 2 + 1);
+}
+
+TEST_F(Concurrency, TheFirstThatWorksMayWaitForAThreadWithItsOwnKey) {
+  set("MODE", "first");
+  set("TIMEOUT", "0.01");
+  std::function<void(bool)> again;
+  std::vector<std::pair<bool, int>> calls;
+  const auto launcher = autotune(
+      "pool", Space<Tile>{{5}, {4}}, [](bool) { return 0; },
+      [&](const Tile& t, bool outside) {
+        calls.emplace_back(outside, t.block);
+        if (outside && calls.size() == 1) std::thread([&] { again(false); }).join();
+      });
+  again = [&](bool outside) { launcher(outside); };
+  launcher(true);
+  EXPECT_EQ(calls, (std::vector<std::pair<bool, int>>{{true, 5}, {false, 5}, {true, 5}}));
+}
+
+TEST_F(Concurrency, PruningMayWaitForAThreadWithItsOwnKey) {
+  set("TIMEOUT", "0.01");
+  std::function<int(int)> again;
+  std::atomic<int> asked{0};
+  const auto make = [&] {
+    return autotune(
+               "pruned", Space<Tile>{{5}, {4}}, [](int n) { return n; },
+               [&](const Tile& t, int) {
+                 clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                 return t.block;
+               })
+        .version("1")
+        .timer(clock.reader())
+        .prune([&](const Tile&, int n) {
+          if (asked++ == 0) std::thread([&] { EXPECT_EQ(again(n), 5); }).join();
+          return true;
+        });
+  };
+  for (int process = 0; process < 2; ++process) {  // the second one finds it in the store
+    asked = 0;
+    const auto launcher = make();
+    again = [&](int n) { return launcher(n); };
+    EXPECT_EQ(launcher(8), 4);
+  }
+}
+
+TEST_F(Concurrency, PreparationMayWaitForAThreadWithItsOwnKey) {
+  set("TIMEOUT", "0.01");
+  set("WORKERS", "2");
+  std::function<int(int)> again;
+  std::atomic<int> prepared{0};
+  const auto launcher = autotune(
+                            "prepared", Space<Tile>{{5}, {4}, {3}}, [](int n) { return n; },
+                            [&](const Tile& t, int) {
+                              clock.advance(std::chrono::nanoseconds(1000 * t.block));
+                              return t.block;
+                            })
+                            .timer(clock.reader())
+                            .prepare([&](const Tile&, int n) {
+                              std::thread([&] { EXPECT_EQ(again(n), 5); }).join();
+                              ++prepared;
+                            });
+  again = [&](int n) { return launcher(n); };
+  EXPECT_EQ(launcher(8), 3);
+  EXPECT_EQ(prepared, 3);
 }
 
 TEST_F(Concurrency, AKeyThatAnotherThreadTunesInEveryTimedRunIsTakenForWhatItIs) {

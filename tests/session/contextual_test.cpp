@@ -2,10 +2,14 @@
 #include "disttune/contextual.hpp"
 
 #include <array>
+#include <atomic>
+#include <barrier>
 #include <fstream>
 #include <map>
 #include <thread>
 
+#include "core/group_state.hpp"
+#include "core/run_clock.hpp"
 #include "disttune/testing/ranks.hpp"
 #include "session/rig.hpp"
 
@@ -381,6 +385,105 @@ TEST_F(Contextual, NewCandidatesAreMeasuredBesideTheStoredBestOnly) {
   EXPECT_EQ(launches["k"].size(), 2 * 3 + 1u);
   EXPECT_EQ(run(tiles({4, 2, 3, 8, 1})), 1);  // what a space lacked once is not forgotten
   EXPECT_EQ(launches["k"].size(), 1u);
+}
+
+TEST_F(Contextual, AChoiceStoredUncheckedDoesNotServeACheckedKernel) {
+  int looked = 0;
+  auto with = options(1, 2);
+  with.persist = true;
+  const auto run = [&](bool checked) {
+    launches.clear();
+    auto k = kernel("k", tiles({4, 2}));
+    if (checked)
+      k = std::move(k).check([&](const Tile& t, int) -> std::optional<std::string> {
+        ++looked;
+        return t.block == 2 ? std::optional<std::string>("wrong") : std::nullopt;
+      });
+    contextual("step", with, [&] { k(1); })();
+    return launches["k"].back().first;
+  };
+  EXPECT_EQ(run(false), 2);
+  EXPECT_EQ(run(true), 4);
+  EXPECT_EQ(looked, 2);
+  EXPECT_EQ(run(true), 4) << "the checked choice serves";
+  EXPECT_EQ(looked, 2);
+}
+
+TEST_F(Contextual, TheRecordSaysHowItWasTuned) {
+  const auto device =
+      std::make_shared<testing::ScriptedDevice>(std::make_shared<testing::ScriptedClock>());
+  const auto k =
+      tuned_kernel(
+          "k", tiles({4, 2}), [](int n) { return n; },
+          [&](const Tile& t, int) { device->launch(std::chrono::microseconds(t.block)); })
+          .on([&](int) {
+            return Stream{device, nullptr};
+          })
+          .prepare([](const Tile&, int) {})
+          .check([](const Tile&, int) { return std::optional<std::string>(); });
+  std::optional<TuningRecord> told;
+  detail::run_contextual(
+      "step", {.n_warmup = 1, .n_repeat = 2}, [&](detail::Pass&) { k(1); },
+      [&](const detail::Launcher&, const Value&, const TuningRecord& t, std::size_t) { told = t; });
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(told->checked);
+  EXPECT_NE(told->gate, "none");
+  EXPECT_GT(told->prepare_seconds, 0);
+  EXPECT_GT(told->measure_seconds, 0);
+}
+
+TEST_F(Contextual, WhatPreparationLaunchesRunsItsDefault) {
+  set("WORKERS", "2");
+  std::barrier both(2);  // the launch's thread and another one
+  std::atomic<int> prepared{0};
+  detail::Pass* pass = nullptr;
+  std::vector<int> inner_runs;
+  std::mutex mutex;
+  const auto inner = tuned_kernel(
+      "inner", tiles({4, 2}), [](int n) { return n; },
+      [&](const Tile& t, int) {
+        const std::lock_guard lock(mutex);
+        inner_runs.push_back(t.block);
+      });
+  const auto k = kernel("k", tiles({4, 2})).prepare([&](const Tile&, int) {
+    both.arrive_and_wait();
+    detail::Pass* const before = std::exchange(detail::current_pass, pass);
+    inner(1);
+    detail::current_pass = before;
+    ++prepared;
+  });
+  detail::run_contextual("step", options(0, 1), [&](detail::Pass& p) {
+    pass = &p;
+    k(1);
+  });
+  EXPECT_EQ(prepared, 2);
+  EXPECT_EQ(inner_runs, (std::vector<int>{4, 4}));
+}
+
+TEST_F(Contextual, LaunchesOfOtherThreadsMayComeBetweenPasses) {
+  constexpr int k_keys = 20;
+  std::atomic<int> ran{0};
+  const auto k = tuned_kernel(
+      "k", tiles({4, 2}), [](int n) { return n; },
+      [&](const Tile& t, int) {
+        ++ran;
+        clock.advance(std::chrono::nanoseconds(1000 * t.block));
+      });
+  detail::ContextualCall call("step", options(1, 1));
+  const auto outer = [&](detail::Pass& p, int n) {
+    detail::Pass* const before = std::exchange(detail::current_pass, &p);
+    k(n);
+    detail::current_pass = before;
+  };
+  outer(call.pass(), 0);
+  std::thread other([&] {
+    for (int n = 1; n <= k_keys; ++n)
+      for (int launch = 0; launch < 3; ++launch) outer(call.pass(), n);
+  });
+  call.complete([&](detail::Pass& p) { outer(p, 0); });
+  other.join();
+  EXPECT_EQ(k.choice(0)->block, 2);
+  EXPECT_GE(ran, 2 * 2 + 1 + 3 * k_keys);
 }
 
 TEST_F(Contextual, AStoredChoiceOfOtherVersionsServesWithAWarningAndLendsNoSamples) {
@@ -768,6 +871,80 @@ TEST_F(ContextualRanks, DifferentKernelsAreTheSameErrorEverywhere) {
   });
   EXPECT_NE(testing::what(errors[0]).find("gemm"), std::string::npos);
   EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+}
+
+TEST_F(ContextualRanks, AKernelWithACheckOnOneRankIsTheSameErrorEverywhere) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    if (g.rank() == 1)
+      k = std::move(k).check([](const Tile&, int) { return std::optional<std::string>(); });
+    contextual("step", options(g, 0, 1), [&] { k(1); })();
+  });
+  EXPECT_NE(testing::what(errors[0]).find("checks of tuned kernels"), std::string::npos)
+      << testing::what(errors[0]);
+  EXPECT_EQ(testing::what(errors[0]), testing::what(errors[1]));
+}
+
+/// The first launch throws over the prune function on those ranks, and the outer function goes on.
+class SwallowedFirstLaunch : public ContextualRanks {
+ protected:
+  /// The call itself, which may live on; `end` is called while it does.
+  void call(ProcessGroup& g, bool broken, const std::function<void()>& end) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2})).prune([=](const Tile&, int) {
+      if (broken) throw std::domain_error("cannot say");
+      return true;
+    });
+    detail::ContextualCall contextual_call("step", options(g));
+    const auto outer = [&](detail::Pass& pass) {
+      detail::Pass* const before = std::exchange(detail::current_pass, &pass);
+      try {
+        k(1);
+      } catch (const std::domain_error&) {
+        ++at(g.rank()).passes;
+      }
+      detail::current_pass = before;
+    };
+    outer(contextual_call.pass());
+    contextual_call.complete(outer);
+    end();
+  }
+};
+
+TEST_F(SwallowedFirstLaunch, OnAllRanksLeavesTheGroupFreeWhenTheCallEnds) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    call(g, true, [&] {
+      EXPECT_EQ(g.state().owner, std::thread::id());
+      barrier(g);
+    });
+    EXPECT_EQ(at(g.rank()).passes, 1);
+  });
+  for (const auto& error : errors) EXPECT_EQ(testing::what(error), "");
+}
+
+TEST_F(SwallowedFirstLaunch, OnOneRankIsToldToThoseThatTune) {
+  const auto errors = group.run([&](ProcessGroup& g) { call(g, g.rank() == 1, [] {}); });
+  EXPECT_EQ(testing::what(errors[1]), "");
+  EXPECT_THROW(std::rethrow_exception(errors[0]), PeerFailed);
+  EXPECT_NE(testing::what(errors[0]).find("nothing to decide"), std::string::npos)
+      << testing::what(errors[0]);
+}
+
+TEST_F(ContextualRanks, AFirstLaunchOfAnotherThreadLeavesNothingOnThatThread) {
+  const auto errors = group.run([&](ProcessGroup& g) {
+    const auto k = kernel(g.rank(), "k", tiles({1, 2}));
+    const auto step = contextual("step", options(g), [&] {
+      detail::Pass* const pass = detail::current_pass;
+      std::thread([&, pass] {
+        detail::current_pass = pass;
+        k(1);
+        core::RunClock::run_begins();
+        EXPECT_FALSE(core::RunClock::in_run()) << "nobody waits for this thread";
+      }).join();
+    });
+    step();
+    barrier(g);
+  });
+  for (const auto& error : errors) EXPECT_EQ(testing::what(error), "");
 }
 
 TEST_F(ContextualRanks, DifferentFirstRunsAreNamedByWhatDiffers) {

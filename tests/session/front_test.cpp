@@ -282,5 +282,20 @@ TEST_F(Front, MeasureGivesSamplesMedianAndCounts) {
   EXPECT_THROW(measure([] { throw std::domain_error("mine"); }, options), std::domain_error);
 }
 
+TEST_F(Front, MeasureHasTheHostTimeOfEachSample) {
+  auto device_clock = std::make_shared<testing::ScriptedClock>();
+  auto device = std::make_shared<testing::ScriptedDevice>(device_clock);
+  device->give_samples({-5});
+  MeasureOptions options;
+  options.warmup = 0;
+  options.repeat = 3;
+  options.stream = Stream{device, nullptr};
+  int n = 0;
+  const Measurement m = measure([&] { device->launch(std::chrono::microseconds(++n)); }, options);
+  EXPECT_EQ(n, 4) << "one was taken again";
+  EXPECT_EQ(m.samples_ns, (std::vector<std::int64_t>{4000, 2000, 3000}));
+  EXPECT_EQ(m.host_ns.size(), m.samples_ns.size());
+}
+
 }  // namespace
 }  // namespace disttune::test

@@ -81,6 +81,26 @@ TEST(Tuning, BadSamplesComeBackInABatchOfTheirOwnInTheirPlaces) {
   EXPECT_EQ(heard.reports[0], (std::vector<std::int64_t>{1, 100, 3, 4, 100}));
 }
 
+TEST(Tuning, HostTimesAreThoseOfTheRunsThatTheSamplesAreOf) {
+  Heard heard;
+  auto t = tuning_of(heard, {{0, 0, 3}, {1, 0, 1}});
+  std::vector<std::vector<std::int64_t>> reported;
+  t.on_reported = [&](const Visit&, std::span<const std::int64_t>,
+                      std::span<const std::int64_t> host_ns) {
+    reported.emplace_back(host_ns.begin(), host_ns.end());
+  };
+  std::ranges::copy(std::array{1, 2, 3}, t.host_ns_of(0).begin());
+  t.host_ns_of(1)[0] = 4;
+  while (const auto s = t.next())
+    t.finish(*s, s->sample == 1 ? core::sample_of(Retry::spoiled) : 100);
+  t.advance();
+  ASSERT_EQ(t.visits().size(), 1u);
+  t.host_ns_of(0)[0] = 9;
+  while (const auto s = t.next()) t.finish(*s, 100);
+  t.advance();
+  EXPECT_EQ(reported, (std::vector<std::vector<std::int64_t>>{{1, 9, 3}, {4}}));
+}
+
 TEST(Tuning, ASampleThatNeverComesGoodFailsItsVisitAfterThreeRepetitions) {
   Heard heard;
   auto t = tuning_of(heard, {{0, 0, 2}});
