@@ -48,7 +48,8 @@ struct CallOptions {
 /// no lock and allocates nothing; one cold key is tuned once while other callers of it wait.
 /// Setters work on a temporary only, while the launcher is made. Movable, not copyable.
 ///
-/// Throws, besides what the launch throws: NoValidConfig, NotTuned, CaptureError, Disagreement,
+/// What a launch throws that is no std::exception is taken for an interrupt: it ends the tuning and
+/// passes. Throws, besides what the launch throws: NoValidConfig, NotTuned, CaptureError, Disagreement,
 /// PeerFailed, GroupTimeout, DeviceLost; std::invalid_argument for an unknown option value.
 template <class Signature, class Key, class Launch>
 class Tuned {

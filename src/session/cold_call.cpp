@@ -243,6 +243,11 @@ std::string ColdCall::resumable_text() const {
 
 void ColdCall::nothing_works() {
   m_agreement.ended_alike();
+  if (std::ranges::find(m_field.records(), Status::ok, &CandidateRecord::status) !=
+      m_field.records().end())
+    throw Error(fmt::format(
+        "disttune: '{}': the strategy '{}' ended without naming a winner although candidates work",
+        m_target.launcher.spec.name, m_target.settings.strategy));
   throw NoValidConfig(m_field.failure_text(m_target.launcher.spec.name));
 }
 

@@ -603,6 +603,31 @@ TEST_F(Function, AStrategyMayAskForLongerVisitsThanRepeat) {
   EXPECT_EQ(tuned.result(8)->tunings[0].candidates[0].samples_ns.size(), 12u);
 }
 
+/// Measures, and names nobody.
+class Mute final : public Selector {
+ public:
+  explicit Mute(const Problem& p) : m_long(p) {}
+  std::span<const Visit> next() override { return m_long.next(); }
+  void report(std::span<const std::int64_t> samples) override { m_long.report(samples); }
+  void stop() override {}
+  Decision decision() const override { return {std::nullopt, m_long.decision().scores}; }
+
+ private:
+  LongVisits m_long;
+};
+
+TEST_F(Function, AStrategyThatNamesNoWinnerIsNotACaseOfNoValidConfig) {
+  register_strategy("mute", [](const Problem& p) { return std::make_unique<Mute>(p); });
+  try {
+    scale({{3}, {1}}).strategy("mute")(8);
+    FAIL();
+  } catch (const NoValidConfig& e) {
+    FAIL() << e.what();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("mute"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(Function, AnUnknownStrategyIsRefusedWithTheKnownNames) {
   const auto tuned = scale({{1}}).strategy("magic");
   try {
