@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/fork.hpp"
+#include "core/signals.hpp"
 
 namespace disttune::agree {
 
@@ -17,6 +18,7 @@ void Pulse::add(ProcessGroup& group) {
   const std::lock_guard lock(m_mutex);
   m_groups.push_back(&group);
   if (m_thread.joinable()) return;
+  const core::SignalsBlocked quiet;
   m_thread = std::thread([this, generation = m_generation] { beat(generation); });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/signals.hpp"
 #include "devices/poll.hpp"
 #include "disttune/error.hpp"
 
@@ -35,11 +36,14 @@ constexpr std::chrono::seconds k_grace{2};
 
 AscendReports::AscendReports(std::shared_ptr<const Ascend> acl, void* context, void* stream)
     : m_acl(std::move(acl)), m_stream(stream) {
-  m_thread = std::thread([this, context] {
-    (*m_acl)->set_context(context);
-    constexpr int k_wait_ms = 20;  // how long a stop may have to wait
-    while (!m_stopping) (*m_acl)->process_report(k_wait_ms);
-  });
+  {
+    const core::SignalsBlocked quiet;
+    m_thread = std::thread([this, context] {
+      (*m_acl)->set_context(context);
+      constexpr int k_wait_ms = 20;  // how long a stop may have to wait
+      while (!m_stopping) (*m_acl)->process_report(k_wait_ms);
+    });
+  }
   const int code = (*m_acl)->subscribe(id(), m_stream);
   if (code == 0) return;
   m_stopping = true;
