@@ -82,6 +82,9 @@ def test_poison_is_no_plausible_result():
     assert (tensors[1] == 0x5A).all()
     assert tensors[2].tolist() == [False, True]
     assert numpy.isnan(array).all()
+    truths = [torch.tensor([True, False]), numpy.array([True, True])]
+    poison(truths, [numpy.array([True, True]), torch.tensor([False, True])])
+    assert [list(truth) for truth in truths] == [[False, False], [True, False]]
 
 
 # -- putting back ----------------------------------------------------------------------------------
@@ -222,6 +225,54 @@ def test_S59_a_candidate_that_writes_half_of_its_output_is_wrong(reference):
     assert guard.check({"part": 1}) is None
     assert "nan instead of 2.0" in guard.check({"part": 2})
     assert torch.equal(y, before)
+
+
+def _truths(module, *values):
+    return module.tensor(values) if module is torch else module.array(values)
+
+
+def _say(how, right, y):
+    if how == "filled":
+        y[...] = right
+        return None
+    return right if how == "returned" else (right, 7)
+
+
+@pytest.mark.parametrize("module", [torch, numpy])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("how", ["filled", "returned", "beside another"])
+@pytest.mark.parametrize("named", [True, False])
+def test_truth_values_that_are_not_written_are_found(module, before, how, named):
+    if how == "filled" and not named:
+        return
+
+    def launch(x, y, part):
+        y[: 4 // part] = x[: 4 // part]
+        return {"filled": None, "returned": y}.get(how, (y, 7))
+
+    x = _truths(module, True, False, True, False)
+    y = _truths(module, *[before] * 4)
+    check = Check(lambda x, y: _say(how, x, y), outputs=["y"] if named else [])
+    guard = GuardPlan(launch, check=check).begin((x, y), {})
+    assert guard.check({"part": 1}) is None
+    assert "2 of 4 elements" in guard.check({"part": 2})
+    assert not named or y.tolist() == [before] * 4
+
+
+def test_truth_values_that_the_reference_does_not_write_need_not_be_written():
+    def launch(x, y, wrong):
+        y[:2] = x[:2] ^ wrong
+
+    def reference(x, y):
+        asked.append(y.tolist())
+        y[:2] = x[:2]
+
+    asked = []
+    x, y = torch.tensor([True, False, True, False]), torch.tensor([True, True, True, False])
+    guard = GuardPlan(launch, check=Check(reference, outputs=["y"])).begin((x, y), {})
+    assert guard.check({"wrong": False}) is None
+    assert "2 of 4 elements" in guard.check({"wrong": True})
+    assert len(asked) == 2
 
 
 def test_S59_an_argument_that_is_returned_is_an_output():
