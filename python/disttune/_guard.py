@@ -135,7 +135,9 @@ class Guard:
         }
         self._returned: list[_Returned] | None = None
         #: Arguments whose contents before a run count: they are never poisoned.
-        self._held = [self._named.get(name) for name in (*plan.restore, *plan.reset)]
+        held = [self._named.get(name) for name in (*plan.restore, *plan.reset)]
+        packed = [item for value in held if type(value) in (tuple, dict) for item in _items(value)]
+        self._held = [*held, *packed]
 
     def before_run(self) -> None:
         """Put arguments back and zero those that are to be; the first call remembers them."""
@@ -244,13 +246,20 @@ class Guard:
         for value, wanted in zip(self._written(), against, strict=True):
             if not _among(value, self._held):
                 poison(copies[id(value)], wanted)
-        args = [copies.get(id(value), value) for value in self._args]
-        kwargs = {name: copies.get(id(value), value) for name, value in self._kwargs.items()}
+        inside = {
+            id(item): copy
+            for value in self._outputs.values()
+            if type(value) in (tuple, dict)  # it may be what `*args` or `**kwargs` take
+            for item, copy in zip(_items(value), _items(copies[id(value)]), strict=True)
+        }
+        replaced = {**inside, **copies}
+        args = [replaced.get(id(value), value) for value in self._args]
+        kwargs = {name: replaced.get(id(value), value) for name, value in self._kwargs.items()}
         # What the reference does to other arguments must not be seen by the candidates.
         others = [
             keep(value, "argument")
             for value in (*args, *kwargs.values())
-            if (is_tensor(value) or is_ndarray(value)) and not _among(value, copies.values())
+            if (is_tensor(value) or is_ndarray(value)) and not _among(value, replaced.values())
         ]
         try:
             result = check.reference(*args, **kwargs)
@@ -284,6 +293,10 @@ class Guard:
 
 def _among(value: Any, values: Iterable[Any]) -> bool:
     return any(value is other for other in values)
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, dict) else value)
 
 
 def _alike(value: Any, other: Any) -> bool:

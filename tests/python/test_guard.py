@@ -102,6 +102,41 @@ def test_S56_restored_arguments_are_as_before_each_run():
     assert y.tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("name", ["args", "kw"])
+def test_the_name_of_packed_parameters_stands_for_all_that_they_take(name):
+    def launch(x, *args, n, cfg=1, **kw):
+        seen.append([float(value[0]) for value in (*args, *kw.values())])
+        for value in (*args, *kw.values()):
+            value += cfg * x
+
+    x, here, there = torch.ones(2), torch.ones(2) * 5, torch.ones(2) * 7
+    for option, start in (("restore", (5.0, 7.0)), ("reset", (0.0, 0.0))):
+        seen = []
+        args, kwargs = ((here, there), {}) if name == "args" else ((), {"p": here, "q": there})
+        guard = GuardPlan(launch, **{option: [name]}).begin((x, *args), {"n": 3, **kwargs})
+        for _ in range(3):
+            guard.before_run()
+            launch(x, *args, n=3, **kwargs)
+        assert seen == [list(start)] * 3
+    check = Check(lambda x, *args, n, **kw: launch(x, *args, n=n, **kw), outputs=[name])
+    for held in ("restore", "reset"):
+        guard = GuardPlan(launch, check=check, **{held: [name]}).begin(
+            (x, *args), {"n": 3, **kwargs}
+        )
+        assert guard.check({"cfg": 1}) is None
+        assert "instead of" in guard.check({"cfg": 2})
+
+    def write(x, *args, n, cfg=4, **kw):
+        for value in (*args, *kw.values()):
+            value[:cfg] = x[:cfg]
+
+    guard = GuardPlan(write, check=Check(write, outputs=[name])).begin(
+        (x, *args), {"n": 3, **kwargs}
+    )
+    assert guard.check({"cfg": 4}) is None
+    assert "instead of" in guard.check({"cfg": 1})
+
+
 def test_everything_that_holds_tensors_can_be_put_back():
     def launch(a, b, c, d=None, e=None, **more):
         pass
