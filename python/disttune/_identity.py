@@ -14,7 +14,6 @@ import hashlib
 import inspect
 import os
 import sys
-import textwrap
 import types
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -208,7 +207,9 @@ class _Walk:
             return
         call = inspect.getattr_static(type(fn), "__call__", None)
         if isinstance(fn, type):
-            self._extra[f"{prefix}source"] = _class_digest(fn)
+            text = self._sources.class_text(fn)
+            source = "unknown" if text is None else "sha256:" + _sha256(text)
+            self._extra[f"{prefix}source"] = source
         elif isinstance(call, types.FunctionType):
             self._extra[f"{prefix}self"] = self._value_text(fn)
             self._enqueue(call, label)
@@ -435,10 +436,3 @@ def _dunder(name: str) -> bool:
 def _module_name_of_globals(fn: types.FunctionType) -> str:
     module = fn.__globals__.get("__name__", "")
     return _main_name() if module in ("__main__", "__mp_main__") else str(module)
-
-
-def _class_digest(cls: type) -> str:
-    try:
-        return "sha256:" + _sha256(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError):
-        return "unknown"
