@@ -15,7 +15,7 @@ from . import _core
 from ._contextual_kernel import (
     all_arguments,
     answers_from_cache,
-    described_config,
+    described_configs,
     described_key,
     generates_configs,
     kernel_identity,
@@ -117,7 +117,7 @@ class Entry:
         self.core = _core.make_kernel(
             kernel_name(kernel),
             kernel_module(kernel),
-            [described_config(config) for config in configs],
+            described_configs(kernel, configs),
             kernel_identity(kernel),
         )
 
@@ -142,7 +142,7 @@ class Entry:
         self.published = True
         if self.ran:
             kernel.configs_timings = {
-                self.configs[place]: _in_triton_form(status, samples)
+                _hashable(self.configs[place]): _in_triton_form(status, samples)
                 for place, status, _, samples in candidates
             }
             kernel.bench_time = time.monotonic() - self.began
@@ -156,6 +156,15 @@ class Entry:
             vars(self.kernel).pop("best_config", None)
         else:
             self.kernel.best_config = self.best_before
+
+
+def _hashable(config: Any) -> Any:
+    """Return what stands for a configuration in a dictionary: its text, if it holds a list."""
+    try:
+        hash(config)
+    except TypeError:
+        return str(config)
+    return config
 
 
 def _in_triton_form(status: str, samples: list[int]) -> list[float]:

@@ -6,8 +6,10 @@ Triton's versions and forks differ; what differs is found by looking at attribut
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,10 +17,13 @@ from . import _core
 from ._identity import digest_of
 from ._signature import shown_signature
 
+#: How deep what a configuration holds is looked into.
+_DEEPEST = 8
+
 __all__ = [
     "all_arguments",
     "answers_from_cache",
-    "described_config",
+    "described_configs",
     "described_key",
     "generates_configs",
     "hook_argument",
@@ -186,8 +191,27 @@ def _generated_by_run(
     )
 
 
-def described_config(config: Any) -> dict[str, Any]:
-    """Describe a configuration by all that it holds, also what forks of Triton add to it."""
+def described_configs(kernel: Any, configs: list[Any]) -> list[dict[str, Any]]:
+    """Describe configurations by all that they hold, also what forks of Triton add to them.
+
+    Those that Triton tells apart and that read the same (a closure or an object counts by its type
+    where it has no description) are numbered, in the order of the kernel's list.
+    """
+    alike: dict[str, list[Any]] = {}
+    described: dict[int, dict[str, Any]] = {}
+    for config in (*kernel.configs, *configs):
+        if id(config) in described:
+            continue
+        entry = _described_config(config)
+        known = alike.setdefault(str(_core.describe(entry, True)), [])
+        place = next((i for i, other in enumerate(known) if _equal(config, other)), len(known))
+        if place == len(known):
+            known.append(config)
+        described[id(config)] = {**entry, "#": place + 1} if place else entry
+    return [described[id(config)] for config in configs]
+
+
+def _described_config(config: Any) -> dict[str, Any]:
     entry = dict(config.all_kwargs())
     for name, value in sorted(vars(config).items()):
         if name != "kwargs" and not name.startswith("_") and value is not None:
@@ -195,22 +219,51 @@ def described_config(config: Any) -> dict[str, Any]:
     return {name: _describable(value, True) for name, value in entry.items()}
 
 
+def _equal(config: Any, other: Any) -> bool:
+    """Whether two configurations are one, for this Triton; those of old ones know no equality."""
+    kind: Any = type(config)
+    try:
+        if kind.__eq__ is object.__eq__:
+            return bool(vars(config) == vars(other))
+        return bool(config == other)
+    except Exception:  # values of the user's, which may not know what is equal
+        return False
+
+
 def described_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Describe a key for messages and for the comparison between ranks."""
     return tuple(_describable(value, False) for value in key)
 
 
-def _describable(value: Any, entry: bool) -> Any:
-    """Return a value that has a canonical text; who a constant function or object is, by name."""
+def _describable(value: Any, entry: bool, depth: int = 0) -> Any:
+    """Return a value that has a canonical text.
+
+    What a callable has bound is part of it; any other object is described by its type, and by its
+    name if it has one.
+    """
     try:
         return _core.describe(value, entry)
     except TypeError:
-        kind = type(value)
-        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-        fields = [("", f"{getattr(value, '__module__', '')}.{name}")] if name else []
-        return _core.Value.named(
-            "object", [("", f"{kind.__module__}.{kind.__qualname__}"), *fields]
-        )
+        pass
+    kind = type(value)
+    if entry and depth < _DEEPEST:
+        if kind in (list, tuple):
+            return kind(_describable(item, entry, depth + 1) for item in value)
+        if kind is dict:
+            items = ((key, _describable(item, entry, depth + 1)) for key, item in value.items())
+            return {_describable(key, entry, depth + 1): item for key, item in items}
+        bound: list[tuple[str, Any]] = []
+        if isinstance(value, functools.partial):
+            bound = [("", value.func), *(("", arg) for arg in value.args)]
+            bound += sorted(value.keywords.items())
+        elif isinstance(value, types.MethodType):
+            bound = [("", value.__func__), ("", value.__self__)]
+        if bound:
+            fields = [(name, _describable(held, entry, depth + 1)) for name, held in bound]
+            return _core.Value.named(f"{kind.__module__}.{kind.__qualname__}", fields)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    fields = [("", f"{getattr(value, '__module__', '')}.{name}")] if name else []
+    return _core.Value.named("object", [("", f"{kind.__module__}.{kind.__qualname__}"), *fields])
 
 
 def merged_arguments(

@@ -1,0 +1,128 @@
+"""Which configurations of a kernel are one, and what becomes of those that are hard to describe."""
+
+import functools
+import pathlib
+import sys
+
+import disttune
+import pytest
+
+pytest.importorskip("triton")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from contextual_rig import Tensor, make_kernel
+from triton.runtime.autotuner import Config
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
+
+
+@pytest.fixture
+def tune(clock):
+    def make(n_warmup=1, n_repeat=2, **options):
+        return disttune.contextual_autotune(
+            n_warmup=n_warmup, n_repeat=n_repeat, timer=clock, cache="hot", **options
+        )
+
+    return make
+
+
+class Hook:
+    """A hook that is an object: all of its class look alike from outside."""
+
+    def __init__(self, costs, ns):
+        self.costs = costs
+        self.ns = ns
+
+    def __call__(self, named):
+        self.costs[0] = self.ns
+
+    def set(self, named):
+        self(named)
+
+
+def set_cost(costs, ns, named):
+    costs[0] = ns
+
+
+def closing_over(hook):
+    return lambda named: hook(named)
+
+
+HOOKS = {
+    "partial": lambda costs, ns: functools.partial(set_cost, costs, ns),
+    "partial of an object": lambda costs, ns: functools.partial(Hook(costs, ns)),
+    "object": Hook,
+    "method": lambda costs, ns: Hook(costs, ns).set,
+    "closure": lambda costs, ns: closing_over(Hook(costs, ns)),
+}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+@pytest.mark.parametrize("persist", [False, True])
+def test_configurations_that_differ_in_an_object_are_all_tried(clock, tune, kind, persist):
+    costs = [0]
+
+    def kernel_of(hook):
+        configs = [Config({"BLOCK": 4}, pre_hook=hook(costs, ns)) for ns in (300, 100, 200)]
+        return make_kernel(clock, configs=configs, cost=lambda block: costs[0])
+
+    for passes in (3 * 3 + 1, 1 if persist else 3 * 3 + 1):
+        costs[0] = 0  # what is bound counts, as it is at the beginning
+        kernel = kernel_of(HOOKS[kind])
+        tune(persist=persist)(lambda x, n, kernel=kernel: kernel[(1,)](x, n))(Tensor(), 1)
+        assert len(kernel.fn.launches) == passes
+        assert kernel.configs.index(kernel.best_config) == 1
+
+
+def test_values_that_have_no_description_tell_configurations_apart(clock, tune):
+    first, second = object(), object()
+    kernel = make_kernel(
+        clock,
+        configs=[Config({"BLOCK": 4, "HOW": how}) for how in (first, second, first, [second])],
+        arg_names=("x", "n", "BLOCK", "HOW"),
+    )
+    tune()(lambda x, n: kernel[(1,)](x, n))(Tensor(), 1)
+    tried = [launch.named["HOW"] for launch in kernel.fn.launches[::3]]
+    assert tried == [first, second, [second], first]
+
+
+def test_equal_configurations_are_one(clock, tune):
+    hook = Hook([0], 1)
+    kernel = make_kernel(
+        clock, configs=[Config({"BLOCK": 4}, pre_hook=hook), Config({"BLOCK": 4}, pre_hook=hook)]
+    )
+    tune()(lambda x, n: kernel[(1,)](x, n))(Tensor(), 1)
+    assert len(kernel.fn.launches) == 3 + 1
+
+
+def test_what_a_partial_has_bound_says_whose_stored_choice_it_is(clock, tune):
+    costs = [0]
+    for bound, passes in (((300, 100), 7), ((300, 100), 1), ((300, 50), 7)):
+        kernel = make_kernel(
+            clock,
+            configs=[
+                Config({"BLOCK": 4}, pre_hook=functools.partial(lambda ns, _: costs.append(ns), ns))
+                for ns in bound
+            ],
+            cost=lambda block: costs[-1],
+        )
+        tune(persist=True)(lambda x, n, kernel=kernel: kernel[(1,)](x, n))(Tensor(), 1)
+        assert len(kernel.fn.launches) == passes
+
+
+def test_values_that_cannot_be_hashed_are_tuned_like_others(clock, tune):
+    kernel = make_kernel(
+        clock,
+        configs=[Config({"BLOCK": 4, "SHAPE": [1, 2]}), Config({"BLOCK": 2, "SHAPE": {"a": [1]}})],
+        arg_names=("x", "n", "BLOCK", "SHAPE"),
+    )
+    outer = tune()(lambda x, n: kernel[(1,)](x, n))
+    assert outer(Tensor(), 1) == ("compiled", 2)
+    assert kernel.best_config.kwargs["SHAPE"] == {"a": [1]}
+    assert [times[0] for times in kernel.configs_timings.values()] == [0.004, 0.002]
+    assert list(kernel.configs_timings) == [str(config) for config in kernel.configs]
+    kernel.fn.launches.clear()
+    assert outer(Tensor(), 1) == ("compiled", 2)
+    assert len(kernel.fn.launches) == 1
