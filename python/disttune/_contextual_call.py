@@ -25,6 +25,7 @@ from ._contextual_kernel import (
     listener_is_set,
     listeners,
     merged_arguments,
+    nothing_left,
     pruned_configs,
     tell_tuned,
 )
@@ -102,6 +103,7 @@ class Entry:
         place: Any,
         configs: list[Any],
         held: Any,
+        admitted: bool,
     ) -> None:
         self.kernel = kernel
         self.key = key
@@ -109,6 +111,7 @@ class Entry:
         self.configs = configs
         self.shown_key = described_key(key)
         self.held = self._place_of(held)
+        self.admitted = admitted  # none of them, where pruning left nothing
         self.ran = False  # runs of the tuning were made
         self.began = time.monotonic()
         self.best_before = vars(kernel).get("best_config", _MISSING)
@@ -293,7 +296,10 @@ class ContextualCall:
     ) -> Entry:
         _core.intercept_all()
         configs = pruned_configs(kernel, original, args, kwargs)
-        entry = Entry(kernel, key, place, configs, held)
+        # Ranks hear of it between two passes: all then raise the same.
+        if not configs and (self.seat is None or not kernel.configs):
+            raise nothing_left(kernel, args, kwargs)
+        entry = Entry(kernel, key, place, configs or kernel.configs, held, admitted=bool(configs))
         with self._lock:
             entry = self._entries.setdefault((id(kernel), key, (*map(type, key),), place), entry)
             self._kernels[id(kernel)] = kernel

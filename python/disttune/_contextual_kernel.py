@@ -34,6 +34,7 @@ __all__ = [
     "listener_is_set",
     "listeners",
     "merged_arguments",
+    "nothing_left",
     "pruned_configs",
     "tell_tuned",
 ]
@@ -125,13 +126,7 @@ def _nargs_kept(kernel: Any) -> Iterator[None]:
 def pruned_configs(
     kernel: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
-    """Return the configurations for this launch, pruned by the kernel's own functions.
-
-    Raises
-    ------
-    NoValidConfig
-        None is left.
-    """
+    """Return the configurations for this launch, pruned by the kernel's own functions."""
     with _nargs_kept(kernel):
         try:
             if isinstance(kernel.keys, Mapping) and not hasattr(kernel, "generate_key_and_configs"):
@@ -143,13 +138,16 @@ def pruned_configs(
             if type(error).__name__ != "AutotunerError":
                 raise
             found = []
-    if not found:
-        pruned = "".join(f"\n  {config}: pruned" for config in kernel.configs)
-        raise _core.NoValidConfig(
-            f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning "
-            f"left none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
-        )
     return list(found)
+
+
+def nothing_left(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.NoValidConfig:
+    """Return the error of a launch whose configurations were all pruned."""
+    pruned = "".join(f"\n  {config}: pruned" for config in kernel.configs)
+    return _core.NoValidConfig(
+        f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning left "
+        f"none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
+    )
 
 
 def _prune(kernel: Any, kwargs: dict[str, Any]) -> list[Any]:
