@@ -36,6 +36,23 @@ from ._torch_device import stream_of
 __all__ = ["ContextualCall", "Entry"]
 
 _MISSING = object()
+#: Types whose equal values are one.
+_PLAIN = frozenset((int, bool, str, bytes, type(None)))
+
+
+def _types_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what tells equal keys apart: 1, True and 1.0, (1,) and (True,), 0.0 and -0.0."""
+    types = (*map(type, key),)
+    return types if _PLAIN.issuperset(types) else (*map(_exactly, key),)
+
+
+def _exactly(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return type(value)
+    try:
+        return str(_core.describe(value))
+    except TypeError:
+        return type(value)
 
 
 class _Choices:
@@ -62,7 +79,7 @@ class _Choices:
                 del self._decided[key]
             return None, None
         if ours is not None and any(config is cached for config, _ in ours.values()):
-            typed = (*map(type, key), place)
+            typed = (_types_of(key), place)
             config, seats = ours.get(typed, (None, ()))
             decided = config if seat is None or seat in seats else None
             return decided, config
@@ -73,7 +90,7 @@ class _Choices:
     def put(self, key: Any, place: Any, seat: Any, config: Any) -> None:
         """Remember a decision."""
         ours = self._decided.setdefault(key, {})
-        typed = (*map(type, key), place)
+        typed = (_types_of(key), place)
         before, seats = ours.get(typed, (None, set()))
         seats = set(seats) if before is config else set()
         if seat is not None:
@@ -248,7 +265,7 @@ class ContextualCall:
         place, device, stream = _where(args, kwargs)
         choices = _choices_of(kernel)
         try:
-            entry = self._entries.get((id(kernel), key, (*map(type, key),), place))
+            entry = self._entries.get((id(kernel), key, _types_of(key), place))
         except TypeError:
             entry = None
         if entry is None:
@@ -276,7 +293,8 @@ class ContextualCall:
             return original(kernel, *args, **kwargs)
         if config.pre_hook is not None:
             config.pre_hook(all_arguments(kernel, args, kwargs, tuned))
-        elif not generates_configs(kernel):
+        elif not generates_configs(kernel) and not any(v == 0 for v in key if type(v) is float):
+            # Not where 0.0 and -0.0 would be told apart: known launches are compared by ==.
             _core.remember_launch(
                 kernel, args, kwargs, key, config, tuned, set(kernel.keys), self.seat, listeners()
             )
@@ -301,7 +319,7 @@ class ContextualCall:
             raise nothing_left(kernel, args, kwargs)
         entry = Entry(kernel, key, place, configs or kernel.configs, held, admitted=bool(configs))
         with self._lock:
-            entry = self._entries.setdefault((id(kernel), key, (*map(type, key),), place), entry)
+            entry = self._entries.setdefault((id(kernel), key, _types_of(key), place), entry)
             self._kernels[id(kernel)] = kernel
             self._of_core[id(entry.core)] = entry
         return entry

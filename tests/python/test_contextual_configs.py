@@ -1,5 +1,6 @@
 """Which configurations of a kernel are one, and what becomes of those that are hard to describe."""
 
+import dataclasses
 import functools
 import pathlib
 import sys
@@ -126,3 +127,45 @@ def test_values_that_cannot_be_hashed_are_tuned_like_others(clock, tune):
     kernel.fn.launches.clear()
     assert outer(Tensor(), 1) == ("compiled", 2)
     assert len(kernel.fn.launches) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    n: object
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ((1,), (True,), (1.0,)),
+        (0.0, -0.0),
+        ((2, (0.0,)), (2, (-0.0,))),
+        (complex(0.0, 0.0), complex(0.0, -0.0)),
+        (frozenset([1]), frozenset([True])),
+        (1, True, 1.0),
+        (Shape(1), Shape(True)),
+    ],
+    ids=str,
+)
+def test_keys_that_are_equal_and_differ_in_a_type_are_contexts_of_their_own(clock, tune, keys):
+    best = {}
+
+    def cost(launch_block):
+        return 10 * launch_block if order[0] == 0 else 100 - 10 * launch_block
+
+    order = [0]
+    kernel = make_kernel(clock, (4, 2), cost=cost)
+
+    @tune()
+    def outer():
+        for i, key in enumerate(keys):
+            order[0] = i
+            best[i] = kernel[(1,)](Tensor(), key)
+
+    outer()
+    assert len(kernel.fn.launches) == 7 * len(keys)
+    assert best == {i: ("compiled", 2 if i == 0 else 4) for i in range(len(keys))}
+    for _ in range(3):
+        outer()
+        assert best == {i: ("compiled", 2 if i == 0 else 4) for i in range(len(keys))}
+    assert len(kernel.fn.launches) == 10 * len(keys)
