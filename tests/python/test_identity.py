@@ -435,6 +435,70 @@ def test_digest_names_the_function_and_changes_with_it():
     assert digest != digest_of(other)[1]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bound = functools.partial(helper, 1)",
+        "bound = functools.partial(helper, y=1)",
+        "bound = functools.partial(functools.partial(helper), 1)",
+        "bound = functools.partial(operator.mul, 1)",
+        "bound = [functools.partial(helper, 1)]",
+        "bound = functools.partial(helper, functools.partial(other, 1))",
+        "bound = functools.partial(helper, functools.partial(operator.mul, 1))",
+        "bound = functools.partial(helper, lambda x: 1)",
+    ],
+)
+@pytest.mark.parametrize("captured", ["global", "closure", "default"])
+def test_what_a_captured_partial_has_bound_counts(tmp_path, text, captured):
+    program = """
+import functools, operator
+
+
+def helper(x, y=2):
+    return x
+
+
+def other(x):
+    return x
+
+
+BOUND
+
+
+def launch(x, cfg):
+    return bound(x)
+
+
+def closing(bound):
+    return lambda x, cfg: bound(x)
+
+
+def standing(bound):
+    def inner(x, cfg, bound=bound):
+        return bound(x)
+
+    return inner
+
+
+closure, default = closing(bound), standing(bound)
+"""
+    found = []
+    for i, bound in enumerate((text, text, text.replace("1", "7"))):
+        (tmp_path / str(i)).mkdir()
+        module = load(tmp_path / str(i), program.replace("BOUND", bound))
+        found.append(parts(module.launch if captured == "global" else getattr(module, captured)))
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+def test_a_partial_of_a_partial_is_not_one_with_more_arguments(tmp_path):
+    module = load(tmp_path, PLAIN)
+    inner = functools.partial(module.helper, 2)
+    nested = functools.partial(module.helper, inner, 3)
+    flat = functools.partial(module.helper, functools.partial(module.helper, 2, 3))
+    assert parts(lambda x: nested(x)) != parts(lambda x: flat(x))
+
+
 KERNELS = """
 import triton
 import triton.language as tl
