@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _core
 from ._contextual_kernel import (
+    Alike,
     all_arguments,
     answers_from_cache,
     described_configs,
@@ -121,6 +122,7 @@ class Entry:
         configs: list[Any],
         held: Any,
         admitted: bool,
+        alike: Alike,
     ) -> None:
         self.kernel = kernel
         self.key = key
@@ -138,7 +140,7 @@ class Entry:
             kernel_name(kernel),
             kernel_module(kernel),
             described_configs(kernel, configs),
-            kernel_identity(kernel),
+            kernel_identity(kernel, alike),
         )
 
     def _place_of(self, held: Any) -> int | None:
@@ -213,6 +215,7 @@ class ContextualCall:
         self._core: Any = None
         self._entries: dict[Any, Entry] = {}
         self._of_core: dict[Any, Entry] = {}
+        self._alike: Alike = {}
         self._kernels: dict[int, Any] = {}  # kept alive: entries are found by their addresses
         self._lock = threading.Lock()
 
@@ -317,7 +320,15 @@ class ContextualCall:
         # Ranks hear of it between two passes: all then raise the same.
         if not configs and (self.seat is None or not kernel.configs):
             raise nothing_left(kernel, args, kwargs)
-        entry = Entry(kernel, key, place, configs or kernel.configs, held, admitted=bool(configs))
+        entry = Entry(
+            kernel,
+            key,
+            place,
+            configs or kernel.configs,
+            held,
+            admitted=bool(configs),
+            alike=self._alike,
+        )
         with self._lock:
             entry = self._entries.setdefault((id(kernel), key, _types_of(key), place), entry)
             self._kernels[id(kernel)] = kernel

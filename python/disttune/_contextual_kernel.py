@@ -10,7 +10,8 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _core
@@ -21,6 +22,7 @@ from ._signature import shown_signature
 _DEEPEST = 8
 
 __all__ = [
+    "Alike",
     "all_arguments",
     "answers_from_cache",
     "described_configs",
@@ -50,15 +52,57 @@ def kernel_module(kernel: Any) -> str:
     return str(getattr(_function(kernel), "__module__", None) or "")
 
 
-def kernel_identity(kernel: Any) -> Callable[[], dict[str, str]]:
-    """Return what says who the kernel is, for records: its source and what that reaches."""
-    function = _function(kernel)
+#: By what makes tuners alike: the lists that those of a call choose from, in the order met.
+Alike = dict[str, dict[int, str]]
+_places: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def kernel_identity(kernel: Any, alike: Alike) -> Callable[[], dict[str, str]]:
+    """Return what says which kernel it is, for records.
+
+    Its source and what that reaches, what its key names, and what lies between it and the function:
+    heuristics, other autotuners. Tuners of one call that are alike in all this and choose from
+    different lists are numbered as they are met; a list alone says nothing, for it may change.
+    """
 
     def identity() -> dict[str, str]:
-        name, digest = digest_of(function)
-        return {"function": name, "digest": digest}
+        name, _ = digest_of(_function(kernel))
+        _, digest = digest_of(kernel)
+        chain = "; ".join(_chosen_by(kernel))
+        parts = {"function": name, "digest": digest, "chosen by": chain}
+        place = (
+            0
+            if generates_configs(kernel)
+            else _place_among(kernel, alike.setdefault(str(parts), {}))
+        )
+        return {**parts, "#": str(place + 1)} if place else parts
 
     return identity
+
+
+def _chosen_by(kernel: Any) -> Iterator[str]:
+    """Say by what a tuner, and each one below it, and its heuristics, choose."""
+    for _ in range(64):
+        if inspect.isfunction(kernel):
+            return
+        found = getattr(kernel, "keys" if hasattr(kernel, "configs") else "values", ())
+        if isinstance(found, (list, tuple, Mapping)):
+            names: Iterable[Any] = found  # what a heuristic does is in the digest
+            if isinstance(found, Mapping) and hasattr(kernel, "configs"):
+                names = found.items()
+            yield f"{type(kernel).__name__} by {', '.join(map(str, names))}"
+        kernel = getattr(kernel, "fn", None)
+
+
+def _place_among(kernel: Any, lists: dict[int, str]) -> int:
+    text = str(_core.describe(described_configs(kernel, kernel.configs), True))
+    place = _places.get(kernel)
+    if place is None:
+        same = (i for i, known in lists.items() if known == text)
+        free = next(i for i in range(len(lists) + 1) if i not in lists)
+        place = _places[kernel] = next(same, free)
+    lists[place] = text
+    return place
 
 
 def _function(kernel: Any) -> Any:

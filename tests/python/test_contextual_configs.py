@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("triton")
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from contextual_rig import Tensor, make_kernel
-from triton.runtime.autotuner import Config
+from triton.runtime.autotuner import Autotuner, Config, Heuristics
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +127,80 @@ def test_values_that_cannot_be_hashed_are_tuned_like_others(clock, tune):
     kernel.fn.launches.clear()
     assert outer(Tensor(), 1) == ("compiled", 2)
     assert len(kernel.fn.launches) == 1
+
+
+# ---- whose stored choice it is ------------------------------------------------------------------
+
+
+def above(kernel, configs, key=("n",)):
+    return Autotuner(kernel, kernel.arg_names, configs, list(key), None, None)
+
+
+def siblings(clock):
+    """Two tuners of one function, alike but for what they choose from."""
+    first = make_kernel(clock)
+    return first, above(first.fn, [Config({"BLOCK": block}) for block in (3, 1)])
+
+
+def nested(clock):
+    inner = make_kernel(clock, arg_names=("x", "n", "BLOCK", "W"))
+    outer = above(inner, [Config({"W": w}) for w in (30, 10)])
+    return outer, inner
+
+
+def by_other_keys(clock):
+    first = make_kernel(clock, key=("n",))
+    return first, above(first.fn, first.configs, ("n", "BLOCK"))
+
+
+@pytest.mark.parametrize("make", [siblings, nested, by_other_keys], ids=lambda f: f.__name__)
+def test_tuners_of_one_function_have_records_of_their_own(clock, tune, store, make):
+    passes = []
+    for _ in range(3):
+        kernels = make(clock)
+        launched = kernels[:1] if make is nested else kernels
+
+        @tune(persist=True)
+        def outer(launched=launched):
+            passes.append(1)
+            for kernel in launched:
+                kernel[(1,)](Tensor(), 1)
+
+        before = len(passes)
+        outer()
+        assert len(passes) - before == (1 if before else len(passes))
+    assert len(list((store / "kernel").glob("*.json"))) == 2
+
+
+def test_a_kernel_with_a_new_list_finds_its_record_again(clock, tune, store):
+    for blocks, launches in (((4, 2), 7), ((4, 2, 1), 3 + 3 + 1), ((4, 2, 1), 1)):
+        kernel = make_kernel(clock, blocks)
+        tune(persist=True)(lambda kernel=kernel: kernel[(1,)](Tensor(), 1))()
+        assert len(kernel.fn.launches) <= launches
+        del kernel
+    assert len(list((store / "kernel").glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize("how", ["function", "partial"])
+def test_heuristics_count_for_whose_record_it_is(clock, tune, store, how):
+    def even(named):
+        return named["n"] % 2
+
+    def times(factor, named):
+        return factor * named["n"]
+
+    functions = (even, lambda named: 7) if how == "function" else (
+        functools.partial(times, 2), functools.partial(times, 3),
+    )  # fmt: skip
+    for function, launches in ((functions[0], 7), (functions[0], 1), (functions[1], 7)):
+        below = make_kernel(clock)
+        with_heuristics = Heuristics(below.fn, below.arg_names, {"EVEN": function})
+        kernel = above(with_heuristics, below.configs)
+        tune(persist=True)(lambda kernel=kernel: kernel[(1,)](Tensor(), 1))()
+        assert len(below.fn.launches) == launches
+
+
+# ---- keys ----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
