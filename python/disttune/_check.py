@@ -99,17 +99,17 @@ def difference(result: Any, expected: Any, where: str = "result") -> str | None:
             return f"{where} has {len(result)} items, not {len(expected)}"
         both = enumerate(zip(result, expected, strict=True))
         return _first(difference(a, b, f"{where}[{i}]") for i, (a, b) in both)
-    if isinstance(expected, float) and isinstance(result, (int, float)):
-        if math.isclose(result, expected, rel_tol=1e-7, abs_tol=1e-7):
-            return None
-        if math.isnan(expected) and math.isnan(result):
-            return None
-        return f"{where} is {result!r}, not {expected!r}"
+    if _is_nan(expected) and _is_nan(result):
+        return None
     try:
         equal = bool(result == expected)
     except Exception as error:
         return f"{where} cannot be compared: {type(error).__name__}: {error}"
     return None if equal else f"{where} is {_shown(result)}, not {_shown(expected)}"
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, complex)) and value != value  # noqa: PLR0124
 
 
 def _first(found: Any) -> str | None:

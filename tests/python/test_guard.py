@@ -27,8 +27,9 @@ numpy = pytest.importorskip("numpy")
         (torch.ones(2), numpy.ones(2, numpy.float32)),
         ([torch.ones(1), {"a": 2}], [torch.ones(1), {"a": 2}]),
         ((1, "x"), (1, "x")),
-        (0.1 + 0.2, 0.3),
+        (1, 1.0),
         (math.nan, math.nan),
+        (complex(math.nan, 1), complex(math.nan, 1)),
         (None, None),
     ],
 )
@@ -54,6 +55,10 @@ def test_equal_within_tolerance(result, expected):
         ([1, 2], (1, 2), "result is a list, not a tuple"),
         ({"a": (1,)}, {"a": [1]}, "result['a'] is a tuple, not a list"),
         (1.5, 2.5, "result is 1.5, not 2.5"),
+        (0.1 + 0.2, 0.3, "result is 0.30000000000000004, not 0.3"),
+        ([1j + 1e-12], [1j], "result[0] is (1e-12+1j), not 1j"),
+        (math.nan, 1.0, "result is nan, not 1.0"),
+        (1.0, math.nan, "result is 1.0, not nan"),
         ("a", "b", "result is 'a', not 'b'"),
     ],
 )  # fmt: skip
