@@ -40,6 +40,10 @@ class WatchedAttempt final : public detail::Attempt {
     m_inner.before_run();
   }
   void run(std::size_t candidate) override { m_inner.run(candidate); }
+  void expect() override {
+    RunClock::run_begins();
+    m_inner.expect();
+  }
   void drop_results() noexcept override { m_inner.drop_results(); }
   void decided(std::size_t) override {}
 
@@ -57,7 +61,10 @@ class Measuring {
   Measured run() {
     prepare();
     const double prepared = seconds_since(m_start);
-    if (m.settings.checked) try_each(true);
+    if (m.settings.checked) {
+      if (!m.field.open().empty()) WatchedAttempt(m.attempt).expect();
+      try_each(true);
+    }
     const auto contenders = m.field.open();
     Measured out;
     if (!contenders.empty()) {
