@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _core
@@ -40,13 +41,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     arguments = parser.parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        with _long_numbers():
+            return int(arguments.run(arguments))
     except BrokenPipeError:  # `disttune list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (_core.Error, OSError, ValueError) as error:
         print(f"disttune: {str(error).removeprefix('disttune: ')}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _long_numbers() -> Iterator[None]:
+    """Show keys and values with numbers of any length; Python refuses very long ones by default."""
+    if not hasattr(sys, "set_int_max_str_digits"):
+        yield
+        return
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 def _env(arguments: argparse.Namespace) -> int:

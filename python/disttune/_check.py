@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Check", "difference", "poison"]
+__all__ = ["Check", "difference", "holds_truth", "is_ndarray", "is_tensor", "poison"]
 
 #: Relative and absolute tolerance by dtype, those of ``torch.testing.assert_close``; a result that
 #: was summed in another order is not wrong.
@@ -99,17 +99,17 @@ def difference(result: Any, expected: Any, where: str = "result") -> str | None:
             return f"{where} has {len(result)} items, not {len(expected)}"
         both = enumerate(zip(result, expected, strict=True))
         return _first(difference(a, b, f"{where}[{i}]") for i, (a, b) in both)
-    if isinstance(expected, float) and isinstance(result, (int, float)):
-        if math.isclose(result, expected, rel_tol=1e-7, abs_tol=1e-7):
-            return None
-        if math.isnan(expected) and math.isnan(result):
-            return None
-        return f"{where} is {result!r}, not {expected!r}"
+    if _is_nan(expected) and _is_nan(result):
+        return None
     try:
         equal = bool(result == expected)
     except Exception as error:
         return f"{where} cannot be compared: {type(error).__name__}: {error}"
     return None if equal else f"{where} is {_shown(result)}, not {_shown(expected)}"
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, complex)) and value != value  # noqa: PLR0124
 
 
 def _first(found: Any) -> str | None:
@@ -242,25 +242,36 @@ def _report(
     )
 
 
-def poison(value: Any) -> None:
+def holds_truth(value: Any) -> bool:
+    """Whether there is a tensor or an array of truth values in a value that `poison` reaches."""
+    if isinstance(value, Mapping):
+        return any(map(holds_truth, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(holds_truth, value))
+    return (is_tensor(value) or is_ndarray(value)) and _dtype_name(value) == "bool"
+
+
+def poison(value: Any, expected: Any = None) -> None:
     """Fill an output with what no candidate writes: NaN, or a pattern for integers.
 
-    Works on tensors and arrays, and on those inside lists, tuples and dicts. Other values are left
-    as they are.
+    There is no third truth value: these become what is not ``expected``, or, where nothing of this
+    shape is, not what they were. Works on tensors and arrays, and on those inside lists, tuples and
+    dicts. Other values are left as they are.
     """
     if isinstance(value, Mapping):
-        for item in value.values():
-            poison(item)
+        for name, item in value.items():
+            poison(item, expected.get(name) if isinstance(expected, Mapping) else None)
     elif isinstance(value, (list, tuple)):
-        for item in value:
-            poison(item)
+        alike = isinstance(expected, (list, tuple)) and len(expected) == len(value)
+        for item, wanted in zip(value, expected if alike else [None] * len(value), strict=True):
+            poison(item, wanted)
     elif is_tensor(value):
         torch = sys.modules["torch"]
         with torch.no_grad():
             if value.is_floating_point() or value.is_complex():
                 value.fill_(math.nan)
             elif value.dtype == torch.bool:
-                value.logical_not_()
+                value.copy_(torch.as_tensor(_truth(value, expected)).logical_not())
             else:
                 value.fill_(_PATTERN)
     elif is_ndarray(value):
@@ -271,4 +282,15 @@ def poison(value: Any) -> None:
         elif value.dtype.kind in "iu":
             value.fill(_PATTERN)
         elif value.dtype.kind == "b":
-            value[...] = ~value
+            truth = _truth(value, expected)
+            value[...] = ~(truth.detach().cpu().numpy() if is_tensor(truth) else truth)
+
+
+def _truth(value: Any, expected: Any) -> Any:
+    """Return what is expected of truth values, or else what they are."""
+    fits = (
+        _is_array(expected)
+        and _dtype_name(expected) == "bool"
+        and tuple(expected.shape) == tuple(value.shape)
+    )
+    return expected if fits else value

@@ -13,9 +13,10 @@ from typing import Any
 
 from . import _core
 from ._contextual_kernel import (
+    Alike,
     all_arguments,
     answers_from_cache,
-    described_config,
+    described_configs,
     described_key,
     generates_configs,
     kernel_identity,
@@ -25,6 +26,7 @@ from ._contextual_kernel import (
     listener_is_set,
     listeners,
     merged_arguments,
+    nothing_left,
     pruned_configs,
     tell_tuned,
 )
@@ -35,6 +37,23 @@ from ._torch_device import stream_of
 __all__ = ["ContextualCall", "Entry"]
 
 _MISSING = object()
+#: Types whose equal values are one.
+_PLAIN = frozenset((int, bool, str, bytes, type(None)))
+
+
+def _types_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what tells equal keys apart: 1, True and 1.0, (1,) and (True,), 0.0 and -0.0."""
+    types = (*map(type, key),)
+    return types if _PLAIN.issuperset(types) else (*map(_exactly, key),)
+
+
+def _exactly(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return type(value)
+    try:
+        return str(_core.describe(value))
+    except TypeError:
+        return type(value)
 
 
 class _Choices:
@@ -61,7 +80,7 @@ class _Choices:
                 del self._decided[key]
             return None, None
         if ours is not None and any(config is cached for config, _ in ours.values()):
-            typed = (*map(type, key), place)
+            typed = (_types_of(key), place)
             config, seats = ours.get(typed, (None, ()))
             decided = config if seat is None or seat in seats else None
             return decided, config
@@ -72,7 +91,7 @@ class _Choices:
     def put(self, key: Any, place: Any, seat: Any, config: Any) -> None:
         """Remember a decision."""
         ours = self._decided.setdefault(key, {})
-        typed = (*map(type, key), place)
+        typed = (_types_of(key), place)
         before, seats = ours.get(typed, (None, set()))
         seats = set(seats) if before is config else set()
         if seat is not None:
@@ -102,6 +121,8 @@ class Entry:
         place: Any,
         configs: list[Any],
         held: Any,
+        admitted: bool,
+        alike: Alike,
     ) -> None:
         self.kernel = kernel
         self.key = key
@@ -109,6 +130,7 @@ class Entry:
         self.configs = configs
         self.shown_key = described_key(key)
         self.held = self._place_of(held)
+        self.admitted = admitted  # none of them, where pruning left nothing
         self.ran = False  # runs of the tuning were made
         self.began = time.monotonic()
         self.best_before = vars(kernel).get("best_config", _MISSING)
@@ -117,8 +139,8 @@ class Entry:
         self.core = _core.make_kernel(
             kernel_name(kernel),
             kernel_module(kernel),
-            [described_config(config) for config in configs],
-            kernel_identity(kernel),
+            described_configs(kernel, configs),
+            kernel_identity(kernel, alike),
         )
 
     def _place_of(self, held: Any) -> int | None:
@@ -142,7 +164,7 @@ class Entry:
         self.published = True
         if self.ran:
             kernel.configs_timings = {
-                self.configs[place]: _in_triton_form(status, samples)
+                _hashable(self.configs[place]): _in_triton_form(status, samples)
                 for place, status, _, samples in candidates
             }
             kernel.bench_time = time.monotonic() - self.began
@@ -156,6 +178,15 @@ class Entry:
             vars(self.kernel).pop("best_config", None)
         else:
             self.kernel.best_config = self.best_before
+
+
+def _hashable(config: Any) -> Any:
+    """Return what stands for a configuration in a dictionary: its text, if it holds a list."""
+    try:
+        hash(config)
+    except TypeError:
+        return str(config)
+    return config
 
 
 def _in_triton_form(status: str, samples: list[int]) -> list[float]:
@@ -184,6 +215,7 @@ class ContextualCall:
         self._core: Any = None
         self._entries: dict[Any, Entry] = {}
         self._of_core: dict[Any, Entry] = {}
+        self._alike: Alike = {}
         self._kernels: dict[int, Any] = {}  # kept alive: entries are found by their addresses
         self._lock = threading.Lock()
 
@@ -236,7 +268,7 @@ class ContextualCall:
         place, device, stream = _where(args, kwargs)
         choices = _choices_of(kernel)
         try:
-            entry = self._entries.get((id(kernel), key, (*map(type, key),), place))
+            entry = self._entries.get((id(kernel), key, _types_of(key), place))
         except TypeError:
             entry = None
         if entry is None:
@@ -264,7 +296,8 @@ class ContextualCall:
             return original(kernel, *args, **kwargs)
         if config.pre_hook is not None:
             config.pre_hook(all_arguments(kernel, args, kwargs, tuned))
-        elif not generates_configs(kernel):
+        elif not generates_configs(kernel) and not any(v == 0 for v in key if type(v) is float):
+            # Not where 0.0 and -0.0 would be told apart: known launches are compared by ==.
             _core.remember_launch(
                 kernel, args, kwargs, key, config, tuned, set(kernel.keys), self.seat, listeners()
             )
@@ -284,9 +317,20 @@ class ContextualCall:
     ) -> Entry:
         _core.intercept_all()
         configs = pruned_configs(kernel, original, args, kwargs)
-        entry = Entry(kernel, key, place, configs, held)
+        # Ranks hear of it between two passes: all then raise the same.
+        if not configs and (self.seat is None or not kernel.configs):
+            raise nothing_left(kernel, args, kwargs)
+        entry = Entry(
+            kernel,
+            key,
+            place,
+            configs or kernel.configs,
+            held,
+            admitted=bool(configs),
+            alike=self._alike,
+        )
         with self._lock:
-            entry = self._entries.setdefault((id(kernel), key, (*map(type, key),), place), entry)
+            entry = self._entries.setdefault((id(kernel), key, _types_of(key), place), entry)
             self._kernels[id(kernel)] = kernel
             self._of_core[id(entry.core)] = entry
         return entry

@@ -6,19 +6,26 @@ Triton's versions and forks differ; what differs is found by looking at attribut
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _core
 from ._identity import digest_of
 from ._signature import shown_signature
 
+#: How deep what a configuration holds is looked into.
+_DEEPEST = 8
+
 __all__ = [
+    "Alike",
     "all_arguments",
     "answers_from_cache",
-    "described_config",
+    "described_configs",
     "described_key",
     "generates_configs",
     "hook_argument",
@@ -29,6 +36,7 @@ __all__ = [
     "listener_is_set",
     "listeners",
     "merged_arguments",
+    "nothing_left",
     "pruned_configs",
     "tell_tuned",
 ]
@@ -44,15 +52,57 @@ def kernel_module(kernel: Any) -> str:
     return str(getattr(_function(kernel), "__module__", None) or "")
 
 
-def kernel_identity(kernel: Any) -> Callable[[], dict[str, str]]:
-    """Return what says who the kernel is, for records: its source and what that reaches."""
-    function = _function(kernel)
+#: By what makes tuners alike: the lists that those of a call choose from, in the order met.
+Alike = dict[str, dict[int, str]]
+_places: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def kernel_identity(kernel: Any, alike: Alike) -> Callable[[], dict[str, str]]:
+    """Return what says which kernel it is, for records.
+
+    Its source and what that reaches, what its key names, and what lies between it and the function:
+    heuristics, other autotuners. Tuners of one call that are alike in all this and choose from
+    different lists are numbered as they are met; a list alone says nothing, for it may change.
+    """
 
     def identity() -> dict[str, str]:
-        name, digest = digest_of(function)
-        return {"function": name, "digest": digest}
+        name, _ = digest_of(_function(kernel))
+        _, digest = digest_of(kernel)
+        chain = "; ".join(_chosen_by(kernel))
+        parts = {"function": name, "digest": digest, "chosen by": chain}
+        place = (
+            0
+            if generates_configs(kernel)
+            else _place_among(kernel, alike.setdefault(str(parts), {}))
+        )
+        return {**parts, "#": str(place + 1)} if place else parts
 
     return identity
+
+
+def _chosen_by(kernel: Any) -> Iterator[str]:
+    """Say by what a tuner, and each one below it, and its heuristics, choose."""
+    for _ in range(64):
+        if inspect.isfunction(kernel):
+            return
+        found = getattr(kernel, "keys" if hasattr(kernel, "configs") else "values", ())
+        if isinstance(found, (list, tuple, Mapping)):
+            names: Iterable[Any] = found  # what a heuristic does is in the digest
+            if isinstance(found, Mapping) and hasattr(kernel, "configs"):
+                names = found.items()
+            yield f"{type(kernel).__name__} by {', '.join(map(str, names))}"
+        kernel = getattr(kernel, "fn", None)
+
+
+def _place_among(kernel: Any, lists: dict[int, str]) -> int:
+    text = str(_core.describe(described_configs(kernel, kernel.configs), True))
+    place = _places.get(kernel)
+    if place is None:
+        same = (i for i, known in lists.items() if known == text)
+        free = next(i for i in range(len(lists) + 1) if i not in lists)
+        place = _places[kernel] = next(same, free)
+    lists[place] = text
+    return place
 
 
 def _function(kernel: Any) -> Any:
@@ -120,13 +170,7 @@ def _nargs_kept(kernel: Any) -> Iterator[None]:
 def pruned_configs(
     kernel: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
-    """Return the configurations for this launch, pruned by the kernel's own functions.
-
-    Raises
-    ------
-    NoValidConfig
-        None is left.
-    """
+    """Return the configurations for this launch, pruned by the kernel's own functions."""
     with _nargs_kept(kernel):
         try:
             if isinstance(kernel.keys, Mapping) and not hasattr(kernel, "generate_key_and_configs"):
@@ -138,13 +182,16 @@ def pruned_configs(
             if type(error).__name__ != "AutotunerError":
                 raise
             found = []
-    if not found:
-        pruned = "".join(f"\n  {config}: pruned" for config in kernel.configs)
-        raise _core.NoValidConfig(
-            f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning "
-            f"left none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
-        )
     return list(found)
+
+
+def nothing_left(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.NoValidConfig:
+    """Return the error of a launch whose configurations were all pruned."""
+    pruned = "".join(f"\n  {config}: pruned" for config in kernel.configs)
+    return _core.NoValidConfig(
+        f"disttune: no valid configuration for kernel '{kernel_name(kernel)}': its pruning left "
+        f"none of {len(kernel.configs)} (key {launch_key(kernel, args, kwargs)!r}){pruned}"
+    )
 
 
 def _prune(kernel: Any, kwargs: dict[str, Any]) -> list[Any]:
@@ -186,8 +233,27 @@ def _generated_by_run(
     )
 
 
-def described_config(config: Any) -> dict[str, Any]:
-    """Describe a configuration by all that it holds, also what forks of Triton add to it."""
+def described_configs(kernel: Any, configs: list[Any]) -> list[dict[str, Any]]:
+    """Describe configurations by all that they hold, also what forks of Triton add to them.
+
+    Those that Triton tells apart and that read the same (a closure or an object counts by its type
+    where it has no description) are numbered, in the order of the kernel's list.
+    """
+    alike: dict[str, list[Any]] = {}
+    described: dict[int, dict[str, Any]] = {}
+    for config in (*kernel.configs, *configs):
+        if id(config) in described:
+            continue
+        entry = _described_config(config)
+        known = alike.setdefault(str(_core.describe(entry, True)), [])
+        place = next((i for i, other in enumerate(known) if _equal(config, other)), len(known))
+        if place == len(known):
+            known.append(config)
+        described[id(config)] = {**entry, "#": place + 1} if place else entry
+    return [described[id(config)] for config in configs]
+
+
+def _described_config(config: Any) -> dict[str, Any]:
     entry = dict(config.all_kwargs())
     for name, value in sorted(vars(config).items()):
         if name != "kwargs" and not name.startswith("_") and value is not None:
@@ -195,22 +261,51 @@ def described_config(config: Any) -> dict[str, Any]:
     return {name: _describable(value, True) for name, value in entry.items()}
 
 
+def _equal(config: Any, other: Any) -> bool:
+    """Whether two configurations are one, for this Triton; those of old ones know no equality."""
+    kind: Any = type(config)
+    try:
+        if kind.__eq__ is object.__eq__:
+            return bool(vars(config) == vars(other))
+        return bool(config == other)
+    except Exception:  # values of the user's, which may not know what is equal
+        return False
+
+
 def described_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Describe a key for messages and for the comparison between ranks."""
     return tuple(_describable(value, False) for value in key)
 
 
-def _describable(value: Any, entry: bool) -> Any:
-    """Return a value that has a canonical text; who a constant function or object is, by name."""
+def _describable(value: Any, entry: bool, depth: int = 0) -> Any:
+    """Return a value that has a canonical text.
+
+    What a callable has bound is part of it; any other object is described by its type, and by its
+    name if it has one.
+    """
     try:
         return _core.describe(value, entry)
     except TypeError:
-        kind = type(value)
-        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-        fields = [("", f"{getattr(value, '__module__', '')}.{name}")] if name else []
-        return _core.Value.named(
-            "object", [("", f"{kind.__module__}.{kind.__qualname__}"), *fields]
-        )
+        pass
+    kind = type(value)
+    if entry and depth < _DEEPEST:
+        if kind in (list, tuple):
+            return kind(_describable(item, entry, depth + 1) for item in value)
+        if kind is dict:
+            items = ((key, _describable(item, entry, depth + 1)) for key, item in value.items())
+            return {_describable(key, entry, depth + 1): item for key, item in items}
+        bound: list[tuple[str, Any]] = []
+        if isinstance(value, functools.partial):
+            bound = [("", value.func), *(("", arg) for arg in value.args)]
+            bound += sorted(value.keywords.items())
+        elif isinstance(value, types.MethodType):
+            bound = [("", value.__func__), ("", value.__self__)]
+        if bound:
+            fields = [(name, _describable(held, entry, depth + 1)) for name, held in bound]
+            return _core.Value.named(f"{kind.__module__}.{kind.__qualname__}", fields)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    fields = [("", f"{getattr(value, '__module__', '')}.{name}")] if name else []
+    return _core.Value.named("object", [("", f"{kind.__module__}.{kind.__qualname__}"), *fields])
 
 
 def merged_arguments(

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._contextual_kernel import all_arguments, hook_argument, merged_arguments
+from ._contextual_kernel import all_arguments, hook_argument, merged_arguments, nothing_left
 from ._torch_device import _current
 
 if TYPE_CHECKING:
@@ -37,9 +37,16 @@ class Launch:
         """Return the place of the configuration that the kernel has chosen already."""
         return self._entry.held
 
+    def admits(self, candidate: int) -> bool:
+        """Whether the kernel's own pruning left the candidate in."""
+        del candidate
+        return self._entry.admitted
+
     def begin_visit(self, candidate: int, runs: int) -> None:
         """Get a candidate's arguments ready, so that a timed run has the launch alone."""
         del runs
+        if not self._entry.admitted:  # where nothing is tuned nobody asks
+            raise nothing_left(self._kernel, self._args, self._kwargs)
         self._candidate = candidate
         self._ready = self._arguments(candidate)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core
+from ._contextual_subclass import meeting_in_subclass, stop_watching
 
 if TYPE_CHECKING:
     from ._contextual_call import ContextualCall
@@ -48,9 +49,10 @@ def watch_new_classes() -> None:
         if cls in watched:
             continue
         own = cls.__dict__.get("run")
-        # Where it goes on to its base, the launch is met there.
-        met_here = own is not None and (cls is top or not _goes_on_to_base(own))
-        _core.watch_class(cls, own, _intercepting(own) if met_here else None)
+        ours = None if own is None else _intercepting(own)
+        if ours is not None and cls is not top:
+            ours = meeting_in_subclass(cls, own, ours, _call_of_this_thread)
+        _core.watch_class(cls, own, ours)
 
 
 def _with_subclasses(top: type) -> Iterator[type]:
@@ -66,16 +68,11 @@ def _with_subclasses(top: type) -> Iterator[type]:
                 waiting.append(below)
 
 
-def _goes_on_to_base(run: Any) -> bool:
-    """Whether a subclass's ``run`` calls its base's."""
-    code = getattr(run, "__code__", None)
-    return code is not None and ("super" in code.co_names or "__class__" in code.co_freevars)
-
-
 def _intercepting(original: Any) -> Any:
     """Make what stands in the place of ``run``: known launches go their short way in there."""
 
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
+        stop_watching(self)
         call = None if kwargs.get("warmup") else _call_of_this_thread()
         if call is None:
             return original(self, *args, **kwargs)

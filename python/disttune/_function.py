@@ -196,8 +196,11 @@ class _Parameters:
         self.name = name or getattr(inner, "__name__", None) or type(inner).__name__
         shown = shown_signature(fn)
         parameters = list(shown.parameters.values()) if shown else []
-        packed = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
-        self.named = [p.name for p in parameters if p.kind not in packed]
+        stars = {_KINDS.VAR_POSITIONAL: "*", _KINDS.VAR_KEYWORD: "**"}
+        self.packed = {p.name: stars[p.kind] + p.name for p in parameters if p.kind in stars}
+        self.named = [p.name for p in parameters if p.name not in self.packed]
+        #: What entries set, here and below.
+        self.tuned = {name for entry in entries for name in entry} | self.below
         self.takes_any = shown is None or any(p.kind is _KINDS.VAR_KEYWORD for p in parameters)
         own = list(self.signature.parameters.values()) if self.signature else []
         self.defaults = {
@@ -255,6 +258,16 @@ class _Parameters:
 
     def key_fields(self, declared: DeclaredKey) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
         for parameter, _ in declared.steps():
+            if parameter in self.tuned:
+                raise ValueError(
+                    f"disttune: {declared!r} names {parameter!r}, which is tuned: the key decides "
+                    "its value"
+                )
+            if parameter in self.packed:
+                raise ValueError(
+                    f"disttune: {declared!r} names {self.packed[parameter]}, whose arguments have "
+                    "no place in a declared key: use a key_fn that takes them"
+                )
             if parameter not in self.named and not self.takes_any:
                 raise ValueError(
                     f"disttune: {declared!r} names {parameter!r}, but {self.name}() has no such "

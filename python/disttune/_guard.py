@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ._check import Check, is_ndarray, is_tensor, poison
+from ._check import Check, holds_truth, is_ndarray, is_tensor, poison
 from ._restore import keep, zero
 from ._signature import arguments_by_name, shown_signature
 
@@ -92,6 +93,31 @@ class GuardPlan:
         return Guard(self, args, kwargs)
 
 
+@dataclasses.dataclass
+class _Returned:
+    """An argument that the launcher returned: as its result, or at a place in it."""
+
+    value: Any
+    place: int | None
+
+    def part_of(self, result: Any) -> Any:
+        """Return the same part of a reference's result."""
+        if self.place is None:
+            return result
+        fits = isinstance(result, (list, tuple)) and self.place < len(result)
+        return result[self.place] if fits else None
+
+
+@dataclasses.dataclass
+class _Expected:
+    """What the reference said."""
+
+    result: Any
+    filled: list[Any]
+    #: What the truth values of each written argument are the opposite of before a checked run.
+    opposite: list[Any]
+
+
 class Guard:
     """One tuning's care for its caller's arguments. Holds them no longer than the tuning lasts."""
 
@@ -101,15 +127,17 @@ class Guard:
         self._kwargs = kwargs
         self._named = arguments_by_name(plan.signature, args, kwargs)
         self._put_back: list[Callable[[], None]] | None = None
-        self._expected: tuple[Any, Any] | None = None
+        self._expected: _Expected | None = None
         #: Arguments that the launcher writes: named, or found among what it returned.
         self._outputs = {
             name: self._named.get(name)
             for name in (plan.check.outputs if plan.check is not None else ())
         }
-        self._returned: list[Any] | None = None
+        self._returned: list[_Returned] | None = None
         #: Arguments whose contents before a run count: they are never poisoned.
-        self._held = [self._named.get(name) for name in (*plan.restore, *plan.reset)]
+        held = [self._named.get(name) for name in (*plan.restore, *plan.reset)]
+        packed = [item for value in held if type(value) in (tuple, dict) for item in _items(value)]
+        self._held = [*held, *packed]
 
     def before_run(self) -> None:
         """Put arguments back and zero those that are to be; the first call remembers them."""
@@ -151,15 +179,13 @@ class Guard:
             wrong = self._checked_run(check, values, self._reference(check))
         return wrong
 
-    def _checked_run(
-        self, check: Check, values: dict[str, Any], expected: tuple[Any, Any]
-    ) -> str | None:
+    def _checked_run(self, check: Check, values: dict[str, Any], expected: _Expected) -> str | None:
         written = self._written()
         put_back = [keep(value, "output") for value in written]
         try:
-            for value in written:
+            for value, wanted in zip(written, expected.opposite, strict=True):
                 if not _among(value, self._held):
-                    poison(value)
+                    poison(value, wanted)
             self.before_run()  # after the poison, which may have reached what is put back
             result = self._plan.fn(*self._args, **self._kwargs, **values)
             if self._returned is None:
@@ -171,32 +197,69 @@ class Guard:
             for put in put_back:
                 put()
 
-    def _arguments_in(self, result: Any) -> list[Any]:
+    def _arguments_in(self, result: Any) -> list[_Returned]:
         """Arguments of the caller's that are part of a result, and are not named as outputs."""
         mine = [v for v in (*self._args, *self._kwargs.values()) if is_tensor(v) or is_ndarray(v)]
         known = [*self._outputs.values(), *self._held]
-        items = result if isinstance(result, (list, tuple)) else [result]
-        return [value for value in mine if _among(value, items) and not _among(value, known)]
+        items = list(result) if isinstance(result, (list, tuple)) else [result]
+        return [
+            _Returned(value, place if isinstance(result, (list, tuple)) else None)
+            for value in mine
+            if not _among(value, known)
+            for place in [next((i for i, item in enumerate(items) if item is value), None)]
+            if place is not None
+        ]
 
     def _written(self) -> list[Any]:
-        return [*self._outputs.values(), *(self._returned or ())]
+        return [*self._outputs.values(), *(returned.value for returned in self._returned or ())]
 
-    def _reference(self, check: Check) -> tuple[Any, Any]:
-        """Return the reference's result, and its outputs if it filled those that it was given."""
-        if self._expected is not None:
-            return self._expected
+    def _reference(self, check: Check) -> _Expected:
+        """Return what the reference makes of these arguments; it is asked once."""
+        if self._expected is None:
+            written = self._written()
+            result, filled = self._ask(check, [None] * len(written))
+            opposite = self._said(result, filled)
+            if holds_truth(written):
+                # Starting from the opposite of what it has just said, it shows by what it leaves
+                # so which truth values it does not write; nor does a candidate have to.
+                opposite = self._said(*self._ask(check, opposite))
+            self._expected = _Expected(result, filled, opposite)
+        return self._expected
+
+    def _said(self, result: Any, filled: list[Any]) -> list[Any]:
+        """Find what the reference says of each written argument: it filled it or returned it."""
+        outputs = list(self._outputs.values())
+        items = list(result) if isinstance(result, (list, tuple)) else [result]
+        if result is None:
+            said = filled
+        elif len(outputs) == 1:
+            alike = [item for item in items if _alike(item, outputs[0])]
+            said = [items[0] if len(items) == 1 else alike[0] if len(alike) == 1 else filled[0]]
+        else:
+            said = items if len(items) == len(outputs) else filled
+        return [*said, *(returned.part_of(result) for returned in self._returned or ())]
+
+    def _ask(self, check: Check, against: list[Any]) -> tuple[Any, list[Any]]:
+        """Return the reference's result, and the outputs that it was given, as it left them."""
         # It sees what a candidate sees.
         copies = {id(value): _copy(value) for value in self._written()}
-        for value in self._written():
+        for value, wanted in zip(self._written(), against, strict=True):
             if not _among(value, self._held):
-                poison(copies[id(value)])
-        args = [copies.get(id(value), value) for value in self._args]
-        kwargs = {name: copies.get(id(value), value) for name, value in self._kwargs.items()}
+                poison(copies[id(value)], wanted)
+        inside = {
+            id(item): copy
+            for value in self._outputs.values()
+            if type(value) in (tuple, dict)  # it may be what `*args` or `**kwargs` take
+            for item, copy in zip(_items(value), _items(copies[id(value)]), strict=True)
+        }
+        replaced = {**inside, **copies}
+        args = [replaced.get(id(value), value) for value in self._args]
+        kwargs = {name: replaced.get(id(value), value) for name, value in self._kwargs.items()}
         # What the reference does to other arguments must not be seen by the candidates.
         others = [
             keep(value, "argument")
             for value in (*args, *kwargs.values())
-            if (is_tensor(value) or is_ndarray(value)) and not _among(value, copies.values())
+            if (is_tensor(value) or is_ndarray(value)) and not _among(value, replaced.values())
         ]
         try:
             result = check.reference(*args, **kwargs)
@@ -206,17 +269,16 @@ class Guard:
         finally:
             for put in others:
                 put()
-        filled = [copies[id(value)] for value in self._outputs.values()]
-        self._expected = (result, filled[0] if len(filled) == 1 else tuple(filled))
-        return self._expected
+        return result, [copies[id(value)] for value in self._outputs.values()]
 
     def _shares(self, result: Any) -> bool:
         items = result if isinstance(result, (list, tuple)) else [result]
         arguments = (*self._args, *self._kwargs.values())
         return any(item is value for item in items for value in arguments if value is not None)
 
-    def _compare(self, check: Check, result: Any, expected: tuple[Any, Any]) -> str | None:
-        wanted, filled = expected
+    def _compare(self, check: Check, result: Any, expected: _Expected) -> str | None:
+        wanted = expected.result
+        filled = expected.filled[0] if len(expected.filled) == 1 else tuple(expected.filled)
         outputs = list(self._outputs.values())
         written = outputs[0] if len(outputs) == 1 else tuple(outputs)
         if not outputs:
@@ -231,6 +293,18 @@ class Guard:
 
 def _among(value: Any, values: Iterable[Any]) -> bool:
     return any(value is other for other in values)
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, dict) else value)
+
+
+def _alike(value: Any, other: Any) -> bool:
+    described = [
+        (tuple(v.shape), str(v.dtype).removeprefix("torch.")) if hasattr(v, "dtype") else None
+        for v in (value, other)
+    ]
+    return described[0] is not None and described[0] == described[1]
 
 
 def _copy(value: Any) -> Any:

@@ -14,14 +14,13 @@ import hashlib
 import inspect
 import os
 import sys
-import textwrap
 import types
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _core
-from ._reach import Uses, functions_in, inner_function, installed, is_state
+from ._reach import Uses, bound_in, functions_in, inner_function, installed, is_state
 from ._signature import tuned_below
 from ._source import FunctionSource, SourceCache, code_text
 
@@ -208,7 +207,9 @@ class _Walk:
             return
         call = inspect.getattr_static(type(fn), "__call__", None)
         if isinstance(fn, type):
-            self._extra[f"{prefix}source"] = _class_digest(fn)
+            text = self._sources.class_text(fn)
+            source = "unknown" if text is None else "sha256:" + _sha256(text)
+            self._extra[f"{prefix}source"] = source
         elif isinstance(call, types.FunctionType):
             self._extra[f"{prefix}self"] = self._value_text(fn)
             self._enqueue(call, label)
@@ -227,6 +228,11 @@ class _Walk:
                     if isinstance(heuristic, types.FunctionType):
                         self._enqueue(heuristic, None)
                         self._extra[f"{prefix}heuristic {name}"] = self._label_of(heuristic)
+                        continue
+                    for inner in functions_in(heuristic):
+                        if self._in_scope(inner):
+                            self._enqueue(inner, None)
+                    self._extra[f"{prefix}heuristic {name}"] = self._value_text(heuristic)
             below = getattr(kernel, "fn", None)
             if below is None or isinstance(kernel, types.FunctionType):
                 return
@@ -317,10 +323,14 @@ class _Walk:
         if captured.name in self._ignore:
             return
         inner = None if isinstance(captured.value, type) else inner_function(captured.value)
-        if inner is not None and not captured.closure and not self._in_scope(inner):
+        bound = bound_in(captured.value)
+        if inner is not None and not (captured.closure or bound or self._in_scope(inner)):
             return
         self._alive.append(captured.value)
         reached.captured.append(captured)
+        for item in functions_in([argument for _, argument in bound]):
+            if self._in_scope(item):
+                self._enqueue(item, None)
         if inner is not None and self._in_scope(inner):
             self._enqueue(inner, None)
             self._note_kernel(captured.value, f"{self._reached[id(inner)].label} ")
@@ -382,8 +392,7 @@ class _Walk:
         value = captured.value
         if captured.place in self._state or isinstance(value, type):
             return None
-        inner = inner_function(value)
-        if inner is not None:
+        if inner_function(value) is not None and not bound_in(value):
             return None  # it has parts of its own
         text = self._deep_text(value, 0)
         return None if text is None else _short(text)
@@ -392,10 +401,20 @@ class _Walk:
         text = self._deep_text(value, 0)
         return _short(text) if text is not None else f"type {_type_name(value)}"
 
+    def _bound_text(self, value: Any, depth: int) -> str:
+        text = self._deep_text(value, depth + 1)
+        return text if text is not None else f"type {_type_name(value)}"
+
     def _deep_text(self, value: Any, depth: int) -> str | None:
         """Canonical text, with functions inside containers named by their identity."""
         if isinstance(value, type):
             return f"class {qualified_name(value)}"
+        bound = bound_in(value)
+        if bound and depth <= 8:
+            below = _below_partials(value)
+            name = self._deep_text(below, depth + 1) or qualified_name(below)
+            texts = [f"{n}={self._bound_text(v, depth)}" for n, v in bound]
+            return f"{name}({', '.join(text.removeprefix('=') for text in texts)})"
         inner = inner_function(value)
         if inner is not None:
             if id(inner) in self._reached:
@@ -420,6 +439,12 @@ class _Walk:
         return None
 
 
+def _below_partials(value: Any) -> Any:
+    while isinstance(value, functools.partial):
+        value = value.func
+    return value
+
+
 def _text_of(value: Any) -> str | None:
     """Canonical text of a captured value; nothing where it has none."""
     try:
@@ -435,10 +460,3 @@ def _dunder(name: str) -> bool:
 def _module_name_of_globals(fn: types.FunctionType) -> str:
     module = fn.__globals__.get("__name__", "")
     return _main_name() if module in ("__main__", "__mp_main__") else str(module)
-
-
-def _class_digest(cls: type) -> str:
-    try:
-        return "sha256:" + _sha256(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError):
-        return "unknown"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 from . import _core
 
 __all__ = ["DeclaredKey", "key"]
 
-_FIELD = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*(\(\))?)*", re.ASCII)
+_FIELD = re.compile(r"[^.()]+(\.[^.()]+(\(\))?)*")
+
+
+def _is_field(field: str) -> bool:
+    names = field.replace("()", "").split(".")
+    return _FIELD.fullmatch(field) is not None and all(map(str.isidentifier, names))
 
 
 class DeclaredKey:
@@ -26,12 +32,13 @@ class DeclaredKey:
         for field in fields:
             if not isinstance(field, str):
                 raise TypeError(f"disttune: key(): fields are strings, not {field!r}")
-            if not _FIELD.fullmatch(field):
+            if not _is_field(field):
                 raise ValueError(
                     f"disttune: key(): {field!r} is not a parameter followed by attributes, such "
                     'as "n", "x.shape" or "x.stride()"'
                 )
-        self.fields = tuple(fields)
+        # As Python does with the names in a program.
+        self.fields = tuple(unicodedata.normalize("NFKC", field) for field in fields)
 
     def __repr__(self) -> str:
         return f"disttune.key({', '.join(map(repr, self.fields))})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -129,10 +130,18 @@ def checked_clock(clock: Callable[[], Any], where: str) -> Callable[[], Any]:
 
     def now() -> Any:
         reading = clock()
+        whole = None
         if type(reading) is int or hasattr(type(reading), "__index__"):
-            return reading
-        if isinstance(reading, float) and math.isfinite(reading):
-            return reading
+            whole = operator.index(reading)
+        elif isinstance(reading, float) and math.isfinite(reading):
+            whole = int(reading)
+        if whole is not None:
+            if -(2**63) <= whole < 2**63:
+                return reading
+            raise OverflowError(
+                f"disttune: {where}: the clock returned a number of {whole.bit_length()} bits; "
+                "nanoseconds have 63"
+            )
         raise TypeError(
             f"disttune: {where}: the clock returned {reading!r}; a whole number of nanoseconds is "
             "wanted"
@@ -160,9 +169,17 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _unicode(name: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(_wrong(name, value, "it is not valid Unicode")) from None
+
+
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(_wrong(name, value, "a text is wanted"))
+    _unicode(name, value)
     if not value:
         raise ValueError(_wrong(name, value, "it must not be empty"))
     return value
@@ -171,8 +188,16 @@ def _text(name: str, value: Any) -> str:
 def checked_folder(name: str, value: Any, call: str = "autotune") -> str:
     """Return a folder as a shell would have read it; TypeError for what is none."""
     if not isinstance(value, (str, os.PathLike)):
+<<<<<<< HEAD
         raise TypeError(_wrong(name, value, "a folder is wanted", call))
     folder = os.fsdecode(os.fspath(value))
+=======
+        raise TypeError(_wrong(name, value, "a folder is wanted"))
+    folder = os.fspath(value)
+    if isinstance(folder, bytes):
+        folder = os.fsdecode(folder)
+    _unicode(name, folder)
+>>>>>>> fix-pp
     if not folder:
         raise ValueError(_wrong(name, value, "it must not be empty", call))
     return os.path.expanduser(folder)

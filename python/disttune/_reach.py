@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["Uses", "functions_in", "inner_function", "installed", "is_state"]
+__all__ = ["Uses", "bound_in", "functions_in", "inner_function", "installed", "is_state"]
 
 _GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -68,6 +68,18 @@ def inner_function(value: Any) -> types.FunctionType | None:
     return None
 
 
+def bound_in(value: Any) -> list[tuple[str, Any]]:
+    """Return the arguments that partials around a function have bound, with their keywords."""
+    bound: list[tuple[str, Any]] = []
+    for _ in range(16):
+        if not isinstance(value, functools.partial):
+            break
+        bound += [("", argument) for argument in value.args]
+        bound += sorted(value.keywords.items())
+        value = value.func
+    return bound
+
+
 def functions_in(value: Any, depth: int = 0) -> Iterator[types.FunctionType]:
     if depth > 8:
         return
@@ -80,6 +92,8 @@ def functions_in(value: Any, depth: int = 0) -> Iterator[types.FunctionType]:
         inner = None if isinstance(value, type) else inner_function(value)
         if inner is not None:
             yield inner
+        for _, argument in bound_in(value):
+            yield from functions_in(argument, depth + 1)
         return
     for item in items:
         yield from functions_in(item, depth + 1)

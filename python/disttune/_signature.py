@@ -17,6 +17,7 @@ from . import _core
 __all__ = ["arguments_by_name", "by_position", "own_signature", "shown_signature", "tuned_below"]
 
 _PACKED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -91,16 +92,23 @@ def by_position(signature: inspect.Signature | None) -> tuple[str, ...]:
 def arguments_by_name(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Name the arguments of a call as far as they have names; refuses nothing."""
+    """Name the arguments of a call as far as they have names; refuses nothing.
+
+    The names of ``*args`` and ``**kwargs`` stand for all that they take.
+    """
+    parameters = signature.parameters.values() if signature is not None else ()
     positional = by_position(signature)
-    named: dict[str, Any] = {}
-    for parameter in signature.parameters.values() if signature is not None else ():
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            named[parameter.name] = args[len(positional) :]
-        elif parameter.default is not inspect.Parameter.empty:
-            named[parameter.name] = parameter.default
+    named: dict[str, Any] = {
+        p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
+    }
     named.update(zip(positional, args, strict=False))
     named.update(kwargs)
+    by_keyword = {p.name for p in parameters if p.kind in _BY_KEYWORD}
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            named[parameter.name] = args[len(positional) :]
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named[parameter.name] = {k: v for k, v in kwargs.items() if k not in by_keyword}
     return named
 
 

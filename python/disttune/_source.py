@@ -3,16 +3,30 @@
 ``inspect.getsource`` gives whole lines, decorators included, and one text for all lambdas of a
 line. Here the definition is found in the parsed file by its first line, its name and its
 parameters, and a lambda by the columns of its code, so that moving or decorating a function changes
-nothing and two lambdas are two functions.
+nothing and two lambdas are two functions. A file may have been edited since it was imported: its
+text counts only where it compiles to the very code that runs.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
+import contextlib
 import dataclasses
 import functools
+import inspect
 import linecache
+import textwrap
 import types
+from collections.abc import Iterator
+from typing import Any
+
+from ._reach import functions_in
+
+#: Bits of a code's flags that future statements, or the shell that runs a cell, have set.
+_FUTURE = functools.reduce(
+    int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -40,32 +54,69 @@ class FunctionSource:
         return frozenset(names)
 
 
+@dataclasses.dataclass
+class _File:
+    """A file as it is now."""
+
+    text: str
+    tree: ast.Module
+    #: By first line.
+    definitions: dict[int, list[_Definition]]
+    #: All code that it compiles to, by the future statements that are in force.
+    compiled: dict[int, dict[int, list[types.CodeType]]] = dataclasses.field(default_factory=dict)
+
+    def has(self, code: types.CodeType) -> bool:
+        """Whether this text is what the code was compiled from."""
+        flags = code.co_flags & _FUTURE
+        if flags not in self.compiled:
+            found: dict[int, list[types.CodeType]] = {}
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+                whole = compile(self.tree, code.co_filename, "exec", flags, dont_inherit=True)
+                for inner in _codes(whole):
+                    found.setdefault(inner.co_firstlineno, []).append(inner)
+            self.compiled[flags] = found
+        return any(
+            _same(code, other) for other in self.compiled[flags].get(code.co_firstlineno, ())
+        )
+
+
 class SourceCache:
     """Parsed files, kept for the duration of one traversal."""
 
     def __init__(self) -> None:
-        self._files: dict[str, tuple[str, dict[int, list[_Definition]]]] = {}
+        self._files: dict[str, _File] = {}
 
     def find(self, fn: types.FunctionType) -> FunctionSource | None:
         """Return the definition of ``fn``; nothing where it cannot be had for certain."""
         code = fn.__code__
-        text, definitions = self._file(code.co_filename, fn)
+        file = self._file(code.co_filename, fn)
         matching = [
             node
-            for node in definitions.get(code.co_firstlineno, ())
+            for node in file.definitions.get(code.co_firstlineno, ())
             if _name(node) == code.co_name and _parameters(node) == _code_parameters(code)
         ]
         if len(matching) > 1:
             matching = [node for node in matching if _spans(node, code)]
-        if len(matching) != 1:
+        if len(matching) != 1 or not file.has(code):
             return None
         node = matching[0]
-        segment = ast.get_source_segment(text, node)
+        segment = ast.get_source_segment(file.text, node)
         return None if segment is None else FunctionSource(_dedent(segment, node.col_offset), node)
 
-    def _file(
-        self, filename: str, fn: types.FunctionType
-    ) -> tuple[str, dict[int, list[_Definition]]]:
+    def class_text(self, cls: type) -> str | None:
+        """Return the text of a class, or its methods' code where the text is another's."""
+        try:
+            filename = inspect.getsourcefile(cls)
+            text = textwrap.dedent(inspect.getsource(cls))
+        except (OSError, TypeError):
+            return None
+        members = [fn for value in vars(cls).values() for fn in functions_in(_below(value))]
+        own = [fn for fn in members if fn.__code__.co_filename == filename]
+        if all(self.find(fn) for fn in own):
+            return text
+        return "\n".join(f"{fn.__name__}: {code_text(fn.__code__)}" for fn in own)
+
+    def _file(self, filename: str, fn: types.FunctionType) -> _File:
         if filename not in self._files:
             linecache.checkcache(filename)
             text = "".join(linecache.getlines(filename, fn.__globals__))
@@ -77,8 +128,40 @@ class SourceCache:
             for node in ast.walk(tree):
                 if isinstance(node, _Definition):
                     definitions.setdefault(_first_line(node), []).append(node)
-            self._files[filename] = text, definitions
+            self._files[filename] = _File(text, tree, definitions)
         return self._files[filename]
+
+
+def _below(member: Any) -> Any:
+    """Return what is behind a member of a class."""
+    if isinstance(member, property):
+        return [member.fget, member.fset, member.fdel]
+    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _same(code: types.CodeType, other: types.CodeType) -> bool:
+    """Whether two codes are equal, places included.
+
+    Not by ``==``, which in some versions of Python sees what running a code makes of it.
+    """
+    return (
+        code.co_name == other.co_name
+        and code_text(code) == code_text(other)
+        and _positions(code) == _positions(other)
+    )
+
+
+def _positions(code: types.CodeType) -> list[Any]:
+    """Where the code's instructions stand: lines, and since Python 3.11 columns."""
+    positions = getattr(code, "co_positions", code.co_lines)
+    return list(positions())
 
 
 def _name(node: _Definition) -> str:

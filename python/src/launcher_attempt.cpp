@@ -131,13 +131,18 @@ void LauncherAttempt::before_run() {
   }
 }
 
-std::optional<std::string> LauncherAttempt::check(std::size_t candidate) {
+void LauncherAttempt::expect() {
   const Gil gil;
   try {
     checked(PyObject_CallMethod(guard(), "expect", nullptr));
   } catch (const ErrorSet&) {
     throw_raised();
   }
+}
+
+std::optional<std::string> LauncherAttempt::check(std::size_t candidate) {
+  expect();  // where nothing is tuned
+  const Gil gil;
   try {
     const ChoiceRef mine = m_state.copy_of(candidate);
     const Ref values = checked(PyDict_New());

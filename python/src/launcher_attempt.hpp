@@ -26,6 +26,7 @@ class LauncherAttempt final : public detail::Attempt {
   void begin_visit(std::size_t candidate, std::size_t runs) override;
   void before_run() override;
   void run(std::size_t candidate) override;
+  void expect() override;
   [[nodiscard]] std::optional<std::string> check(std::size_t candidate) override;
   void drop_results() noexcept override;
   void decided(std::size_t candidate) override;

@@ -33,7 +33,10 @@ class Measuring {
   Measured run() {
     prepare();
     const double prepared = seconds_since(m_start);
-    if (m.settings.checked) try_each(true);
+    if (m.settings.checked) {
+      if (!m.field.open().empty()) WatchedAttempt(m.attempt).expect();
+      try_each(true);
+    }
     const auto contenders = m.field.open();
     Measured out;
     if (!contenders.empty()) {

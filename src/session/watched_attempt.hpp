@@ -34,6 +34,10 @@ class WatchedAttempt final : public detail::Attempt {
     m_inner.before_run();
   }
   void run(std::size_t candidate) override { m_inner.run(candidate); }
+  void expect() override {
+    RunClock::run_begins();
+    m_inner.expect();
+  }
   void drop_results() noexcept override { m_inner.drop_results(); }
   void decided(std::size_t) override {}
 

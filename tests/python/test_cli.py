@@ -52,6 +52,15 @@ def test_env_markdown_is_a_table(capsys):
     assert any("TRITON_DIST_AUTOTUNE_MODE" in line for line in lines)
 
 
+@pytest.mark.parametrize("command", [["show", "scale"], ["list"], ["list", "--json"]])
+def test_numbers_of_any_length_are_shown(tuned, capsys, command):
+    tuned(10**5000)
+    limit = sys.get_int_max_str_digits()
+    assert main(command) == 0
+    assert "1" + "0" * 5000 in capsys.readouterr().out
+    assert sys.get_int_max_str_digits() == limit
+
+
 def test_show_has_every_sample(tuned, capsys):
     assert main(["show", "scale"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -301,6 +301,7 @@ def test_a_class_below_one_that_has_no_run_is_found(clock, tune):
 
     class Below(Between):
         def run(self, *args, **kwargs):
+            self._bench(*args, config=self.configs[0], **kwargs)
             raise AssertionError("not intercepted")
 
     below = make_kernel(clock, cls=Below)
@@ -310,6 +311,7 @@ def test_a_class_below_one_that_has_no_run_is_found(clock, tune):
     assert Below.__dict__["run"] is own
 
     def other(self, *args, **kwargs):
+        self.prune_configs(kwargs)
         raise AssertionError("not intercepted")
 
     Below.run = other

@@ -16,8 +16,8 @@ WORKER = pathlib.Path(__file__).parent / "workers" / "contextual_rank.py"
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     return run(
-        "slowest failing_one collectives held different_launches nothing_works new_keys modes "
-        "stored unwritable raised".split(),
+        "slowest failing_one collectives held different_launches nothing_works pruned "
+        "new_keys modes stored unwritable raised".split(),
         2,
         tmp_path_factory.mktemp("two"),
         worker=WORKER,
@@ -64,6 +64,15 @@ def test_where_nothing_works_all_ranks_say_so_and_go_on(two):
     assert said[0]["text"] == said[1]["text"]
     assert "fails here" in said[0]["text"]
     assert said[0]["next"] == said[1]["next"]
+
+
+def test_where_pruning_leaves_nothing_on_a_rank_all_say_so_and_go_on(two):
+    for where in ("here", "everywhere"):
+        said = [two["pruned"][rank][where] for rank in (0, 1)]
+        assert [one["error"] for one in said] == ["NoValidConfig"] * 2
+        assert said[0]["text"] == said[1]["text"]
+        assert "(on rank 0)" in said[0]["text"]
+        assert [one["next"] for one in said] == [2, 2]
 
 
 def test_new_keys_in_every_pass_end_the_call_alike(two):

@@ -27,8 +27,9 @@ numpy = pytest.importorskip("numpy")
         (torch.ones(2), numpy.ones(2, numpy.float32)),
         ([torch.ones(1), {"a": 2}], [torch.ones(1), {"a": 2}]),
         ((1, "x"), (1, "x")),
-        (0.1 + 0.2, 0.3),
+        (1, 1.0),
         (math.nan, math.nan),
+        (complex(math.nan, 1), complex(math.nan, 1)),
         (None, None),
     ],
 )
@@ -54,6 +55,10 @@ def test_equal_within_tolerance(result, expected):
         ([1, 2], (1, 2), "result is a list, not a tuple"),
         ({"a": (1,)}, {"a": [1]}, "result['a'] is a tuple, not a list"),
         (1.5, 2.5, "result is 1.5, not 2.5"),
+        (0.1 + 0.2, 0.3, "result is 0.30000000000000004, not 0.3"),
+        ([1j + 1e-12], [1j], "result[0] is (1e-12+1j), not 1j"),
+        (math.nan, 1.0, "result is nan, not 1.0"),
+        (1.0, math.nan, "result is 1.0, not nan"),
         ("a", "b", "result is 'a', not 'b'"),
     ],
 )  # fmt: skip
@@ -82,6 +87,9 @@ def test_poison_is_no_plausible_result():
     assert (tensors[1] == 0x5A).all()
     assert tensors[2].tolist() == [False, True]
     assert numpy.isnan(array).all()
+    truths = [torch.tensor([True, False]), numpy.array([True, True])]
+    poison(truths, [numpy.array([True, True]), torch.tensor([False, True])])
+    assert [list(truth) for truth in truths] == [[False, False], [True, False]]
 
 
 # -- putting back ----------------------------------------------------------------------------------
@@ -97,6 +105,41 @@ def test_S56_restored_arguments_are_as_before_each_run():
         guard.before_run()
         launch(x, y, 0)
     assert y.tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["args", "kw"])
+def test_the_name_of_packed_parameters_stands_for_all_that_they_take(name):
+    def launch(x, *args, n, cfg=1, **kw):
+        seen.append([float(value[0]) for value in (*args, *kw.values())])
+        for value in (*args, *kw.values()):
+            value += cfg * x
+
+    x, here, there = torch.ones(2), torch.ones(2) * 5, torch.ones(2) * 7
+    for option, start in (("restore", (5.0, 7.0)), ("reset", (0.0, 0.0))):
+        seen = []
+        args, kwargs = ((here, there), {}) if name == "args" else ((), {"p": here, "q": there})
+        guard = GuardPlan(launch, **{option: [name]}).begin((x, *args), {"n": 3, **kwargs})
+        for _ in range(3):
+            guard.before_run()
+            launch(x, *args, n=3, **kwargs)
+        assert seen == [list(start)] * 3
+    check = Check(lambda x, *args, n, **kw: launch(x, *args, n=n, **kw), outputs=[name])
+    for held in ("restore", "reset"):
+        guard = GuardPlan(launch, check=check, **{held: [name]}).begin(
+            (x, *args), {"n": 3, **kwargs}
+        )
+        assert guard.check({"cfg": 1}) is None
+        assert "instead of" in guard.check({"cfg": 2})
+
+    def write(x, *args, n, cfg=4, **kw):
+        for value in (*args, *kw.values()):
+            value[:cfg] = x[:cfg]
+
+    guard = GuardPlan(write, check=Check(write, outputs=[name])).begin(
+        (x, *args), {"n": 3, **kwargs}
+    )
+    assert guard.check({"cfg": 4}) is None
+    assert "instead of" in guard.check({"cfg": 1})
 
 
 def test_everything_that_holds_tensors_can_be_put_back():
@@ -222,6 +265,54 @@ def test_S59_a_candidate_that_writes_half_of_its_output_is_wrong(reference):
     assert guard.check({"part": 1}) is None
     assert "nan instead of 2.0" in guard.check({"part": 2})
     assert torch.equal(y, before)
+
+
+def _truths(module, *values):
+    return module.tensor(values) if module is torch else module.array(values)
+
+
+def _say(how, right, y):
+    if how == "filled":
+        y[...] = right
+        return None
+    return right if how == "returned" else (right, 7)
+
+
+@pytest.mark.parametrize("module", [torch, numpy])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("how", ["filled", "returned", "beside another"])
+@pytest.mark.parametrize("named", [True, False])
+def test_truth_values_that_are_not_written_are_found(module, before, how, named):
+    if how == "filled" and not named:
+        return
+
+    def launch(x, y, part):
+        y[: 4 // part] = x[: 4 // part]
+        return {"filled": None, "returned": y}.get(how, (y, 7))
+
+    x = _truths(module, True, False, True, False)
+    y = _truths(module, *[before] * 4)
+    check = Check(lambda x, y: _say(how, x, y), outputs=["y"] if named else [])
+    guard = GuardPlan(launch, check=check).begin((x, y), {})
+    assert guard.check({"part": 1}) is None
+    assert "2 of 4 elements" in guard.check({"part": 2})
+    assert not named or y.tolist() == [before] * 4
+
+
+def test_truth_values_that_the_reference_does_not_write_need_not_be_written():
+    def launch(x, y, wrong):
+        y[:2] = x[:2] ^ wrong
+
+    def reference(x, y):
+        asked.append(y.tolist())
+        y[:2] = x[:2]
+
+    asked = []
+    x, y = torch.tensor([True, False, True, False]), torch.tensor([True, True, True, False])
+    guard = GuardPlan(launch, check=Check(reference, outputs=["y"])).begin((x, y), {})
+    assert guard.check({"wrong": False}) is None
+    assert "2 of 4 elements" in guard.check({"wrong": True})
+    assert len(asked) == 2
 
 
 def test_S59_an_argument_that_is_returned_is_an_output():

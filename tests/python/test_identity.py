@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import importlib.util
 import itertools
 import os
@@ -52,6 +53,81 @@ def test_moving_and_decorating_a_function_leaves_it_the_same(tmp_path):
     before = parts(load(tmp_path / "a", PLAIN).launch)
     after = parts(load(tmp_path / "b", moved).launch)
     assert before == after
+
+
+EDITED = """
+import functools
+
+
+class Launcher:
+    def __call__(self, x, cfg):
+        return x * 10
+
+    @staticmethod
+    def of(x):
+        return x
+
+
+def deco(f):
+    return f
+
+
+def helper(x):
+    return x * 10
+
+
+@deco
+def launch(x, cfg):
+    return helper(x)
+
+
+both = [lambda x, cfg: x * 10, lambda x, cfg: x * 20]
+"""
+
+
+def edit(path, text):
+    path.write_text(text)
+    later = path.stat().st_mtime + 10  # not within what a clock of files, or a .pyc, tells apart
+    os.utime(path, (later, later))
+
+
+@pytest.mark.parametrize(
+    "old, new, pick",
+    [
+        ("x * 10", "x * 11", lambda module: module.launch),
+        ("x * 10", "x * 11", lambda module: module.both[0]),
+        ("x * 10", "x * 11", lambda module: module.Launcher()),
+        ("x * 10", "x * 11", lambda module: module.Launcher),
+        ("return helper(x)", "return helper(-x)", lambda module: module.launch),
+        (
+            "x * 10, lambda x, cfg: x * 20",
+            "x * 20, lambda x, cfg: x * 10",
+            lambda module: module.both[0],
+        ),
+    ],
+)
+def test_a_file_that_was_edited_after_its_import_does_not_speak_for_what_runs(
+    tmp_path, old, new, pick
+):
+    first = load(tmp_path, EDITED)
+    unedited = parts(pick(first))
+    edit(tmp_path / "launchers.py", EDITED.replace(old, new))
+    running = parts(pick(first))
+    edited = parts(pick(load(tmp_path, EDITED.replace(old, new), "edited")))
+    for found in (unedited, running, edited):
+        del found["function"]
+    assert len({str(kind) for kind in (unedited, running, edited)}) == 3
+    assert unedited.keys() == running.keys()
+
+
+def test_the_text_of_an_unedited_file_counts(tmp_path):
+    first = load(tmp_path, EDITED)
+    text = "def launch(x, cfg):\n    return helper(x)"
+    assert parts(first.launch)["source"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    edit(tmp_path / "launchers.py", EDITED.replace("x * 10", "x * 11"))
+    assert parts(first.launch)["source"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    load(tmp_path, "from __future__ import annotations\n" + EDITED, "later")
+    assert parts(sys.modules["later"].launch)["source"] == parts(first.launch)["source"]
 
 
 @pytest.mark.parametrize(
@@ -357,6 +433,70 @@ def test_digest_names_the_function_and_changes_with_it():
     assert name.endswith("hook")
     assert len(digest) == 64
     assert digest != digest_of(other)[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bound = functools.partial(helper, 1)",
+        "bound = functools.partial(helper, y=1)",
+        "bound = functools.partial(functools.partial(helper), 1)",
+        "bound = functools.partial(operator.mul, 1)",
+        "bound = [functools.partial(helper, 1)]",
+        "bound = functools.partial(helper, functools.partial(other, 1))",
+        "bound = functools.partial(helper, functools.partial(operator.mul, 1))",
+        "bound = functools.partial(helper, lambda x: 1)",
+    ],
+)
+@pytest.mark.parametrize("captured", ["global", "closure", "default"])
+def test_what_a_captured_partial_has_bound_counts(tmp_path, text, captured):
+    program = """
+import functools, operator
+
+
+def helper(x, y=2):
+    return x
+
+
+def other(x):
+    return x
+
+
+BOUND
+
+
+def launch(x, cfg):
+    return bound(x)
+
+
+def closing(bound):
+    return lambda x, cfg: bound(x)
+
+
+def standing(bound):
+    def inner(x, cfg, bound=bound):
+        return bound(x)
+
+    return inner
+
+
+closure, default = closing(bound), standing(bound)
+"""
+    found = []
+    for i, bound in enumerate((text, text, text.replace("1", "7"))):
+        (tmp_path / str(i)).mkdir()
+        module = load(tmp_path / str(i), program.replace("BOUND", bound))
+        found.append(parts(module.launch if captured == "global" else getattr(module, captured)))
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+def test_a_partial_of_a_partial_is_not_one_with_more_arguments(tmp_path):
+    module = load(tmp_path, PLAIN)
+    inner = functools.partial(module.helper, 2)
+    nested = functools.partial(module.helper, inner, 3)
+    flat = functools.partial(module.helper, functools.partial(module.helper, 2, 3))
+    assert parts(lambda x: nested(x)) != parts(lambda x: flat(x))
 
 
 KERNELS = """

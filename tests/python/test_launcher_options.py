@@ -693,3 +693,53 @@ def test_a_clock_that_gives_seconds_is_refused(clock_of):
     ):
         with pytest.raises(ValueError, match=rf"seconds.*time\.{clock_of.__name__}_ns"):
             make()
+
+
+# ---- declared keys, names and clocks -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "field, launcher, text",
+    [
+        ("c", lambda x, c: 0, "'c', which is tuned"),
+        ("c.n", lambda x, c=1: 0, "'c', which is tuned"),
+        ("rest", lambda x, *rest, c: 0, r"\*rest, whose arguments"),
+        ("more", lambda x, c, **more: 0, r"\*\*more, whose arguments"),
+    ],
+)
+def test_a_declared_key_that_no_call_could_answer_is_refused_at_decoration(field, launcher, text):
+    with pytest.raises(ValueError, match=text):
+        disttune.autotune([{"c": 1}, {"c": 2}], disttune.key(field))(launcher)
+
+
+def test_names_of_all_languages_can_be_declared(clock):
+    class Größe:
+        länge = 3
+
+    f = disttune.autotune([{"c": 1}, {"c": 2}], disttune.key("größe.länge"), timer=clock)(
+        lambda größe, c: clock.spend(c)
+    )
+    f(Größe())
+    assert list(f.best_configs) == [(3,)]
+    assert disttune.key("ﬁ") == disttune.key("fi")  # as in a program
+    for wrong in ("x.", "x()", "1x", "x.y()z", "x y", ""):
+        with pytest.raises(ValueError, match="followed by attributes"):
+            disttune.key(wrong)
+
+
+@pytest.mark.parametrize("option", ["name", "version", "store"])
+def test_texts_that_are_not_unicode_are_refused(option):
+    with pytest.raises(ValueError, match=f"{option}=.*not valid Unicode"):
+        disttune.autotune([{"c": 1}], None, **{option: "a\ud800"})(lambda c: 0)
+
+
+@pytest.mark.parametrize(
+    "reading", [2**63, -(2**63) - 1, 1e300, 1 << 9999], ids=["above", "below", "float", "far"]
+)
+def test_a_clock_beyond_all_nanoseconds_is_named(reading):
+    def my_clock():
+        return reading
+
+    f = disttune.autotune([{"c": 1}, {"c": 2}], None, timer=my_clock)(lambda c: 0)
+    with pytest.raises(OverflowError, match=r"my_clock.*bits"):
+        f()

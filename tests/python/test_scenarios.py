@@ -191,6 +191,35 @@ def test_S52_a_candidate_that_kills_the_process_is_skipped_by_the_next_one(tmp_p
     assert again.stdout.split() == ["ok", "crashed", "ok", "2"], again.stdout + again.stderr
 
 
+def test_a_reference_that_kills_the_process_is_no_candidates_fault(tmp_path: Path) -> None:
+    script = tmp_path / "fault.py"
+    script.write_text(
+        textwrap.dedent("""
+            import os, signal, sys, disttune
+            now = [0]
+            def reference():
+                if sys.argv[1] == "dies":
+                    os.kill(os.getpid(), signal.SIGSEGV)
+            def launcher(block):
+                now[0] += 1000 * block
+            space = [{"block": b} for b in (3, 1, 2)]
+            tuned = disttune.autotune(
+                space, None, timer=lambda: now[0], check=reference, name="f", version="1"
+            )(launcher)
+            tuned()
+            print(*[c.status for c in tuned.result().candidates], tuned.best_configs[None]["block"])
+        """)
+    )
+
+    def run(how: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(script), how]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert run("dies").returncode == -signal.SIGSEGV
+    again = run("lives")
+    assert again.stdout.split() == ["ok", "ok", "ok", "1"], again.stdout + again.stderr
+
+
 @pytest.mark.parametrize("end", ["normal", "interrupted"])
 def test_S55_compilers_started_by_prepare_end_with_the_program(end: str, tmp_path: Path) -> None:
     script = tmp_path / "compiling.py"

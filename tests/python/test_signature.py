@@ -209,7 +209,7 @@ def test_arguments_have_names_as_far_as_a_signature_goes():
 
     signature = inspect.signature(f)
     assert arguments_by_name(signature, (1,), {"d": 4}) == {
-        "a": 1, "b": 2, "more": (), "c": 3, "d": 4,
+        "a": 1, "b": 2, "more": (), "c": 3, "d": 4, "rest": {"d": 4},
     }  # fmt: skip
     assert arguments_by_name(signature, (1, 5, 6), {})["more"] == (6,)
     assert arguments_by_name(inspect.signature(lambda a: a), (1, 2), {}) == {"a": 1}

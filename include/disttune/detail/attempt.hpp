@@ -79,6 +79,9 @@ class Attempt {
   virtual void before_run() {}
   /// Launches the candidate; its result is kept until `drop_results`.
   virtual void run(std::size_t candidate) = 0;
+  /// Once a tuning, ahead of all checks and of what the journal says to run: asks the reference.
+  /// What it throws goes to the caller.
+  virtual void expect() {}
   /// One more run whose result is compared with the reference; a text says what is wrong.
   [[nodiscard]] virtual std::optional<std::string> check(std::size_t candidate) {
     static_cast<void>(candidate);

@@ -137,6 +137,17 @@ def nothing_works():
     return {**said, "next": best(good)}
 
 
+def pruned():
+    said = {}
+    for name, ranks in (("here", (0,)), ("everywhere", (0, 1))):
+        left = {"early_config_prune": lambda configs, *_, r=ranks, **kw: configs[RANK in r and 9 :]}
+        kernel, good = make_kernel(clock, prune_configs_by=left), make_kernel(clock)
+        said[name] = error_of(tuned()(lambda kernel=kernel: kernel[(1,)](Tensor(), 1)))
+        tuned()(lambda good=good: good[(1,)](Tensor(), 1))()
+        said[name]["next"] = best(good)
+    return said
+
+
 def new_keys():
     kernel, passes = make_kernel(clock), []
 
