@@ -410,6 +410,8 @@ void Context::conclude() {
   m_log.line(fmt::format("{} key {} decided: candidate {} [{}] {:.0f} ns", m_kernel.spec().name,
                          m_key.text(), winner(), m_field.config(*m_winner).display(),
                          m_field.records()[*m_winner].score_ns.value_or(0)));
+  // Whichever stream: a context is on one device.
+  if (!m_watches.empty()) m_throttled = m_watches.begin()->first.first->throttled();
   m_watches.clear();  // marks and flush buffers go with the tuning
 }
 
@@ -450,6 +452,7 @@ TuningRecord Context::tuning_record() const {
   t.strategy = m_settings.strategy;
   t.warmup = m_settings.warmup;
   t.repeat = m_settings.repeat;
+  if (m_throttled) t.quality.emplace_back("throttled");
   if (m_out_of_budget) t.quality.emplace_back("budget");
   t.host = core::host_name();
   t.tool_version = k_version;

@@ -144,6 +144,7 @@ class Context {
   std::string m_stuck;
   std::chrono::steady_clock::time_point m_born = std::chrono::steady_clock::now();
   bool m_out_of_budget = false;
+  bool m_throttled = false;
   bool m_progress = true;
   bool m_moved = false;
   bool m_seen_before = false;
