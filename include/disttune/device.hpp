@@ -94,6 +94,10 @@ class Device {
     static_cast<void>(stream);
     return false;
   }
+  /// Whether the device runs slower now than it would, because it is too hot or short of power.
+  /// Asked once a tuning, after measuring, for the record's `quality`; false where nothing is
+  /// known.
+  [[nodiscard]] virtual bool throttled() const noexcept { return false; }
   /// A timer for `samples` samples on `stream` of the current context.
   [[nodiscard]] virtual std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) = 0;
 };

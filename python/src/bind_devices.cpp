@@ -129,6 +129,16 @@ class PythonDevice final : public Device {
              nb::cast<bool>(self.attr("capturing")(reinterpret_cast<std::uintptr_t>(stream)));
     });
   }
+  bool throttled() const noexcept override {
+    bool known = false;
+    in_python_quietly([&] {
+      const nb::object said = ask(nb_trampoline.base(), "throttled");
+      const int truth = said.is_valid() ? PyObject_IsTrue(said.ptr()) : 0;
+      if (truth < 0) throw ErrorSet{};
+      known = truth != 0;
+    });
+    return known;
+  }
   std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) override {
     return in_python([&]() -> std::unique_ptr<StreamTimer> {
       const nb::handle self = nb_trampoline.base();
@@ -184,7 +194,8 @@ void bind_devices(nb::module_& m) {
       m, "Device",
       "A kind of device. Subclasses give `kind`, `fingerprint()`, `open(stream, samples)` and, "
       "where they differ from the default, `clock` (\"device\"), `software()`, `information()`, "
-      "`index()`, `uniform()` and `capturing(stream)`. `open` returns a timer: an object with "
+      "`index()`, `uniform()`, `capturing(stream)` and `throttled()`. `open` returns a timer: an "
+      "object with "
       "`start(sample)`, `stop(sample)`, `elapsed_ns(sample)`, `synchronize(deadline)` (seconds of "
       "time.monotonic; False: late) and, where it can, `hold()`, `release()`, `gate`, `flush()`, "
       "`fault()`, `begin_capture()`, `end_capture()`, `replay()`. Where there is a `hold()`, what "

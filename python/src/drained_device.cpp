@@ -78,6 +78,7 @@ class DrainedDevice final : public Device {
   int index() const override { return m_device->index(); }
   bool uniform() const override { return m_device->uniform(); }
   bool capturing(void* stream) const override { return m_device->capturing(stream); }
+  bool throttled() const noexcept override { return m_device->throttled(); }
   std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) override {
     return std::make_unique<DrainedTimer>(m_device->open(stream, samples), m_drain);
   }

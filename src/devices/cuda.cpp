@@ -11,6 +11,7 @@
 
 #include "devices/cuda_functions.hpp"
 #include "devices/gpu_device.hpp"
+#include "devices/nvml.hpp"
 #include "disttune/cuda.hpp"
 #include "disttune/error.hpp"
 
@@ -44,8 +45,10 @@ constexpr std::array k_sticky{4,   214, 220, 226, 700, 702, 709, 710, 714,
 
 class CudaDriver final : public GpuDriver {
  public:
-  explicit CudaDriver(const std::string& library)
-      : m_library("CUDA driver", std::array{library}), m_cuda(resolve_cuda(m_library)) {
+  CudaDriver(const std::string& library, const std::string& management)
+      : m_library("CUDA driver", std::array{library}),
+        m_cuda(resolve_cuda(m_library)),
+        m_nvml(management) {
     initialize();
   }
 
@@ -102,6 +105,16 @@ class CudaDriver final : public GpuDriver {
   [[nodiscard]] Value information(int ordinal) const override {
     return Value::dict({{"clock_khz", attribute(k_clock_rate, ordinal)},
                         {"memory_clock_khz", attribute(k_memory_clock_rate, ordinal)}});
+  }
+
+  [[nodiscard]] bool throttled(int ordinal) const noexcept override {
+    // NVML counts the GPUs that CUDA_VISIBLE_DEVICES hides too: its numbers are not ours. The bus
+    // id of an instance of a partitioned GPU is the whole one's, as its clocks are.
+    std::array<char, 32> bus_id{};
+    return m_cuda.device_bus_id != nullptr &&
+           m_cuda.device_bus_id(bus_id.data(), static_cast<int>(bus_id.size()) - 1,
+                                device(ordinal)) == k_gpu_success &&
+           m_nvml.throttled(bus_id.data());
   }
 
   [[nodiscard]] std::size_t cache_bytes(int ordinal) const override {
@@ -252,6 +265,7 @@ class CudaDriver final : public GpuDriver {
 
   DriverLibrary m_library;
   CudaFunctions m_cuda;
+  Nvml m_nvml;
   std::vector<int> m_devices;  ///< CUdevice of each ordinal
   mutable std::mutex m_spare_mutex;
   mutable void* m_spare_word = nullptr;
@@ -341,8 +355,9 @@ std::string CudaDriver::driver_release() {
 
 }  // namespace
 
-std::shared_ptr<const GpuDriver> load_cuda(const std::string& library) {
-  return std::make_shared<CudaDriver>(library);
+std::shared_ptr<const GpuDriver> load_cuda(const std::string& library,
+                                           const std::string& management) {
+  return std::make_shared<CudaDriver>(library, management);
 }
 
 }  // namespace disttune::devices

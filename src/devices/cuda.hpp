@@ -10,7 +10,9 @@
 namespace disttune::devices {
 
 /// Opens the driver and initialises it; throws Error that says what is missing. `library` is
-/// "libcuda.so.1"; tests give the path of a library of their own.
-[[nodiscard]] std::shared_ptr<const GpuDriver> load_cuda(const std::string& library);
+/// "libcuda.so.1"; tests give the path of a library of their own. `management` is NVML's, opened
+/// when first needed, if it is there.
+[[nodiscard]] std::shared_ptr<const GpuDriver> load_cuda(
+    const std::string& library, const std::string& management = "libnvidia-ml.so.1");
 
 }  // namespace disttune::devices

@@ -90,6 +90,7 @@ void resolve_optional(const Resolver& find, CudaFunctions& f) {
     f.stream_wait_is_v1 =
         find.optional(f.stream_wait, "cuStreamWaitValue32", 8000, "cuStreamWaitValue32");
   }
+  find.optional(f.device_bus_id, "cuDeviceGetPCIBusId", 4010, "cuDeviceGetPCIBusId");
   find.optional(f.pointer_attribute, "cuPointerGetAttribute", 4000, "cuPointerGetAttribute");
   find.optional(f.host_function, "cuLaunchHostFunc", 10000, "cuLaunchHostFunc");
   find.optional(f.capture_status, "cuStreamIsCapturing", 10000, "cuStreamIsCapturing");

@@ -44,6 +44,7 @@ struct CudaFunctions {
   // Null in older drivers.
   int (*stream_wait)(void* stream, CuPointer address, std::uint32_t value, unsigned flags);
   bool stream_wait_is_v1;  ///< the first ABI, off by default in the kernel driver
+  int (*device_bus_id)(char* text, int length, int device);
   int (*pointer_attribute)(void* value, int attribute, CuPointer address);
   int (*host_function)(void* stream, void (*function)(void*), void* argument);
   int (*capture_status)(void* stream, int* status);

@@ -24,6 +24,7 @@ class GpuDevice final : public Device {
   [[nodiscard]] int index() const override { return m_ordinal; }
   [[nodiscard]] bool uniform() const override { return m_uniform; }
   [[nodiscard]] bool capturing(void* stream) const override;
+  [[nodiscard]] bool throttled() const noexcept override { return m_driver->throttled(m_ordinal); }
   [[nodiscard]] std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) override;
 
  private:

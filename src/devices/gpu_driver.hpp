@@ -56,6 +56,11 @@ class GpuDriver {
   [[nodiscard]] virtual Value fingerprint(int ordinal) const = 0;
   [[nodiscard]] virtual Value software() const = 0;
   [[nodiscard]] virtual Value information(int ordinal) const = 0;
+  /// As Device::throttled.
+  [[nodiscard]] virtual bool throttled(int ordinal) const noexcept {
+    static_cast<void>(ordinal);
+    return false;
+  }
   [[nodiscard]] virtual std::size_t cache_bytes(int ordinal) const = 0;
   /// Whether this device's streams can wait for a word in host memory; the first wait may still
   /// be refused.

@@ -470,6 +470,7 @@ TuningRecord ColdCall::tuning_record(const Measured& measured) const {
   t.gate = measured.gate;
   t.rank_medians = measured.rank_medians;
   if (measured.contended) t.quality.emplace_back("contended");
+  if (measured.throttled) t.quality.emplace_back("throttled");
   if (measured.ungated) t.quality.emplace_back("ungated");
   if (measured.out_of_budget || still_cut_short(t.candidates)) t.quality.emplace_back("budget");
   t.host = core::host_name();

@@ -420,6 +420,8 @@ void Context::conclude() {
     m_gate = timed.watch->gate();
     m_ungated |= timed.watch->mode() == core::TimingMode::ungated;
   }
+  // Whichever stream: a context is on one device.
+  if (!m_watches.empty()) m_throttled = m_watches.begin()->first.first->throttled();
   m_watches.clear();  // marks and flush buffers go with the tuning
 }
 
@@ -466,6 +468,7 @@ TuningRecord Context::tuning_record(bool contended) const {
   t.gate = m_gate;
   if (contended) t.quality.emplace_back("contended");
   if (m_ungated) t.quality.emplace_back("ungated");
+  if (m_throttled) t.quality.emplace_back("throttled");
   if (m_out_of_budget) t.quality.emplace_back("budget");
   t.host = core::host_name();
   t.tool_version = k_version;

@@ -151,6 +151,7 @@ class Context {
   std::string m_gate = "none";
   bool m_ungated = false;  ///< the device has a gate and a launch defeated it
   bool m_out_of_budget = false;
+  bool m_throttled = false;
   bool m_progress = true;
   bool m_moved = false;
   bool m_seen_before = false;

@@ -49,6 +49,8 @@ class Measuring {
     }
     out.prepare_seconds = prepared;
     out.measure_seconds = seconds_since(m_start) - prepared;
+    // At once: it cools down while ranks confirm and the record is written.
+    out.throttled = out.winner.has_value() && m.device.throttled();
     out.gate = std::string(m_watch->gate());
     out.ungated = out.gate != "none" && m_watch->mode() == core::TimingMode::ungated;
     return out;

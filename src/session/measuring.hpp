@@ -40,6 +40,7 @@ struct Measured {
   std::string gate;
   bool ungated = false;  ///< the device has a gate and the launcher defeated it
   bool out_of_budget = false;
+  bool throttled = false;                ///< the device was too hot or short of power at the end
   bool contended = false;                ///< another process was tuning on the device
   double own_median_ns = -1;             ///< of the winner, on this rank
   std::vector<RankMedian> rank_medians;  ///< of the winner, with a group

@@ -76,6 +76,7 @@ struct ScriptedDevice::State {
   std::int64_t at = 0;  ///< when the executed part of the queue is done
   bool held = false;
   bool capturing = false;
+  bool throttled = false;
   std::size_t launches_waiting = 0;
   std::deque<Entry> waiting;
   std::vector<Entry> graph;
@@ -241,6 +242,10 @@ void ScriptedDevice::give_always(std::int64_t ns) {
   const std::lock_guard lock(m_state->mutex);
   m_state->always = ns;
 }
+void ScriptedDevice::set_throttled(bool throttled) {
+  const std::lock_guard lock(m_state->mutex);
+  m_state->throttled = throttled;
+}
 
 void ScriptedDevice::set_capturing(bool capturing) {
   const std::lock_guard lock(m_state->mutex);
@@ -270,6 +275,10 @@ Value ScriptedDevice::fingerprint() const { return m_state->options.fingerprint;
 bool ScriptedDevice::capturing(void*) const {
   const std::lock_guard lock(m_state->mutex);
   return m_state->capturing;
+}
+bool ScriptedDevice::throttled() const noexcept {
+  const std::lock_guard lock(m_state->mutex);
+  return m_state->throttled;
 }
 std::unique_ptr<StreamTimer> ScriptedDevice::open(void*, std::size_t samples) {
   return std::make_unique<ScriptedTimer>(m_state, samples);

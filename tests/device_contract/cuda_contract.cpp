@@ -80,6 +80,13 @@ CONTRACT_EXPORT int cuDeviceGetName(char* name, int length, int device) {
   std::strncpy(name, text.c_str(), static_cast<std::size_t>(length));
   return 0;
 }
+CONTRACT_EXPORT int cuDeviceGetPCIBusId(char* text, int length, int device) {
+  ENTER();
+  const std::string id = "0000:" + std::to_string(device) + ":00.0";
+  if (static_cast<std::size_t>(length) <= id.size()) return contract::invalid_value;
+  std::strcpy(text, id.c_str());
+  return 0;
+}
 CONTRACT_EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
   ENTER();
   if (device < k_first_device || device >= k_first_device + devices()) {
@@ -353,6 +360,7 @@ const Entry k_entries[] = {
     ENTRY(cuMemFreeHost, 2000, cuMemFreeHost),
     ENTRY(cuMemHostGetDevicePointer, 2020, cuMemHostGetDevicePointer),
     ENTRY(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2),
+    ENTRY(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId),
     ENTRY(cuPointerGetAttribute, 4000, cuPointerGetAttribute),
     ENTRY(cuStreamWaitValue32, 8000, cuStreamWaitValue32),
     ENTRY(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2),

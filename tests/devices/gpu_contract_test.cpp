@@ -37,7 +37,7 @@ std::shared_ptr<const GpuDriver> load_hip_from(const std::string& path) {
 
 const Backend k_cuda{"cuda",
                      CUDA_CONTRACT,
-                     load_cuda,
+                     [](const std::string& library) { return load_cuda(library); },
                      "cuEventCreate",
                      "cuEventRecord",
                      "cuMemAlloc_v2",

@@ -61,6 +61,8 @@ class ScriptedDevice final : public Device {
   void give_samples(std::vector<std::int64_t> ns);
   /// Every sample read gives `ns`.
   void give_always(std::int64_t ns);
+  /// From now on it says that it is too hot (or no longer).
+  void set_throttled(bool throttled);
 
   /// The caller has begun (or ended) a capture of the stream.
   void set_capturing(bool capturing);
@@ -80,6 +82,7 @@ class ScriptedDevice final : public Device {
   [[nodiscard]] std::string_view clock() const noexcept override;
   [[nodiscard]] Value fingerprint() const override;
   [[nodiscard]] bool capturing(void* stream) const override;
+  [[nodiscard]] bool throttled() const noexcept override;
   /// Any handle is the one stream.
   [[nodiscard]] std::unique_ptr<StreamTimer> open(void* stream, std::size_t samples) override;
 
