@@ -66,7 +66,7 @@ class PythonAttempt final : public detail::Attempt {
   void before_run() override {
     if (!m_before_run) return;
     const Gil gil;
-    if (!Ref::steal(PyObject_CallNoArgs(m_before_run.get()))) throw_raised();
+    if (!Ref::steal(PyObject_CallNoArgs(m_before_run.get()))) throw_candidate_failure("pre_hook");
   }
   void run(std::size_t candidate) override { must(m_run, candidate, "run"); }
   std::optional<std::string> check(std::size_t candidate) override {
