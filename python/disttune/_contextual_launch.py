@@ -7,7 +7,12 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._contextual_kernel import all_arguments, hook_argument, merged_arguments
+from ._contextual_kernel import (
+    all_arguments,
+    hook_argument,
+    merged_arguments,
+    reset_arguments,
+)
 from ._torch_device import _current
 
 if TYPE_CHECKING:
@@ -49,9 +54,11 @@ class Launch:
         named = self._named(config)
         if config.pre_hook is not None:
             config.pre_hook(named)
-        self._hooked = hook_argument(self._kernel, self._args, named)
-        self._kernel.pre_hook(self._hooked)
         self._entry.ran = True
+        self._entry.touched.update(self._reset_data(named))
+        hooked = hook_argument(self._kernel, self._args, named)
+        self._kernel.pre_hook(hooked)
+        self._hooked = hooked
 
     def run(self, candidate: int) -> None:
         """Launch a candidate; after `before_run` as a run of the tuning, else as Triton does."""
@@ -68,10 +75,30 @@ class Launch:
             raise
 
     def decided(self, candidate: int) -> None:
-        """Reset what the tuning's runs left behind, ahead of the first launch of the winner."""
-        if self._entry.ran:
-            named = self._named(self._entry.configs[candidate])
-            self._kernel.pre_hook(hook_argument(self._kernel, self._args, named), reset_only=True)
+        """Reset what the tuning's runs left behind, ahead of the winner's launches.
+
+        The first launch is reset as Triton resets the one that it tunes in; later ones where runs
+        of the tuning touched their data and nothing has reset these yet: a kernel may be launched
+        with several buffers, or add to one buffer several times.
+        """
+        entry = self._entry
+        if not entry.ran:
+            return
+        named = self._named(entry.configs[candidate])
+        data = self._reset_data(named)
+        if entry.reset and not entry.touched & data:
+            return
+        entry.reset = True
+        entry.touched -= data
+        self._kernel.pre_hook(hook_argument(self._kernel, self._args, named), reset_only=True)
+
+    def _reset_data(self, named: dict[str, Any]) -> set[Any]:
+        """Name the data that the kernel's own hook resets by their addresses."""
+        values = reset_arguments(self._kernel, self._args, named)
+        if values is not None:
+            return {_address(value) for value in values}
+        # A hook of the caller's: it may reset anything, so launches differ by all their data.
+        return {tuple(_address(value) for value in named.values() if hasattr(value, "dtype"))}
 
     def finish(self) -> Any:
         """Run the post-hook of a run of the tuning; return what the launch returned."""
@@ -114,6 +141,11 @@ class CompilingLaunch(Launch):
             load = getattr(compiled, "_init_handles", None)
             if load is not None:
                 load()
+
+
+def _address(value: Any) -> int:
+    address = getattr(value, "data_ptr", None)
+    return int(address()) if callable(address) else id(value)
 
 
 def compiles_ahead(kernel: Any) -> bool:

@@ -25,7 +25,8 @@ KeptChoice::~KeptChoice() {
 
 std::optional<StoredChoice> KeptChoice::load(const Value& group) {
   m_target.key.group = group;
-  if (m_target.settings.environment.always_tune) return std::nullopt;
+  const auto& env = m_target.settings.environment;
+  if (env.always_tune && env.mode == core::Mode::tune) return std::nullopt;
   const auto lookup = m_target.store.load(m_target.launcher.spec.name, m_target.key);
   if (!lookup.record) return std::nullopt;
   std::string why;
