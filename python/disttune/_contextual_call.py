@@ -110,8 +110,6 @@ class Entry:
         self.shown_key = described_key(key)
         self.held = self._place_of(held)
         self.ran = False  # runs of the tuning were made
-        self.touched: set[Any] = set()  # by these, and not reset since
-        self.reset = False  # ahead of the winner's first launch
         self.began = time.monotonic()
         self.best_before = vars(kernel).get("best_config", _MISSING)
         self.published = False

@@ -55,7 +55,6 @@ class Launch:
         if config.pre_hook is not None:
             config.pre_hook(named)
         self._entry.ran = True
-        self._entry.touched.update(self._reset_data(named))
         hooked = hook_argument(self._kernel, self._args, named)
         self._kernel.pre_hook(hooked)
         self._hooked = hooked
@@ -74,31 +73,24 @@ class Launch:
             self._after(error)
             raise
 
-    def decided(self, candidate: int) -> None:
-        """Reset what the tuning's runs left behind, ahead of the winner's launches.
-
-        The first launch is reset as Triton resets the one that it tunes in; later ones where runs
-        of the tuning touched their data and nothing has reset these yet: a kernel may be launched
-        with several buffers, or add to one buffer several times.
-        """
-        entry = self._entry
-        if not entry.ran:
-            return
-        named = self._named(entry.configs[candidate])
-        data = self._reset_data(named)
-        if entry.reset and not entry.touched & data:
-            return
-        entry.reset = True
-        entry.touched -= data
-        self._kernel.pre_hook(hook_argument(self._kernel, self._args, named), reset_only=True)
-
-    def _reset_data(self, named: dict[str, Any]) -> set[Any]:
-        """Name the data that the kernel's own hook resets by their addresses."""
+    def data(self) -> list[int]:
+        """Name the data that the kernel's own hook resets, by their addresses."""
+        named = self._named(self._entry.configs[self._candidate])
         values = reset_arguments(self._kernel, self._args, named)
         if values is not None:
-            return {_address(value) for value in values}
+            return [_address(value) for value in values]
         # A hook of the caller's: it may reset anything, so launches differ by all their data.
-        return {tuple(_address(value) for value in named.values() if hasattr(value, "dtype"))}
+        data = tuple(_address(value) for value in named.values() if hasattr(value, "dtype"))
+        return [hash(data)]
+
+    def before_final_run(self, candidate: int) -> None:
+        """Reset what the tuning's runs left behind in these arguments."""
+        if self._entry.ran:
+            named = self._named(self._entry.configs[candidate])
+            self._kernel.pre_hook(hook_argument(self._kernel, self._args, named), reset_only=True)
+
+    def decided(self, candidate: int) -> None:
+        """Do nothing: the call is told what was decided."""
 
     def finish(self) -> Any:
         """Run the post-hook of a run of the tuning; return what the launch returned."""

@@ -37,8 +37,7 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_looked_at(m_field.size()),
       m_own(m_field.size()) {
   m_field.prune(attempt);
-  if (kept != nullptr && !settings.environment.retry_crashed)
-    leave_out_crashed(kept->remains(), m_field);
+  if (kept != nullptr) kept->leave_out_crashed(m_field);
   if (m_field.open().empty() && agreement.alone())
     throw NoValidConfig(m_field.failure_text(kernel.spec().name));
   if (!m_field.open().empty()) m_untuned = m_field.open().front();
@@ -115,7 +114,7 @@ std::string Context::line_about(std::size_t i) const {
 void Context::next_pass(bool last) noexcept {
   ++m_passes;
   m_last_pass = last;
-  m_launches = 0;
+  m_launches_before = std::exchange(m_launches, 0);
   m_timed_steps = 0;
   m_stuck.clear();
 }
@@ -145,18 +144,28 @@ void Context::launch(const detail::Call& call, detail::Attempt& attempt) {
 }
 
 /// While others are still tuned another pass will follow, and what this run does to its arguments
-/// has to be put back like what a candidate's run does. In the last pass every launch is told: each
-/// may have arguments of its own in which runs of the tuning have left something.
+/// has to be put back like what a candidate's run does. In the last pass each launch may have data
+/// of its own in which these runs have left something; what was put back once holds the caller's
+/// own.
 void Context::run_winner(detail::Attempt& attempt) {
   if (m_passes > 0 && !m_last_pass) {
-    m_ran = true;
-    attempt.begin_visit(winner(), 1);
+    begin_run(winner(), attempt);
     attempt.before_run();
-  } else if (!m_makeshift) {
-    attempt.decided(winner());
+  } else {
+    bool left = m_ran && !std::exchange(m_final_run, true);
+    for (const std::uintptr_t data : attempt.data()) left |= m_left.erase(data) > 0;
+    if (left) attempt.before_final_run(winner());
+    // From then on the front may answer by itself.
+    if (!m_makeshift && (m_left.empty() || m_launches >= m_launches_before))
+      attempt.decided(winner());
   }
-  if (m_last_pass && m_ran && !std::exchange(m_final_run, true)) attempt.before_final_run();
   attempt.run(winner());
+}
+
+void Context::begin_run(std::size_t entry, detail::Attempt& attempt) {
+  m_ran = true;
+  for (const std::uintptr_t data : attempt.data()) m_left.insert(data);
+  attempt.begin_visit(entry, 1);
 }
 
 void Context::refuse() {
@@ -195,8 +204,7 @@ void Context::take_step(const detail::Call& call, detail::Attempt& attempt) {
 
 void Context::run_untimed(std::size_t i, detail::Attempt& attempt) {
   const std::size_t entry = m_field.space_index(i);
-  m_ran = true;
-  attempt.begin_visit(entry, 1);
+  begin_run(entry, attempt);
   attempt.before_run();
   if (!m_kernel.spec().options.checked || std::exchange(m_looked_at[i], char{1}) != 0)
     return attempt.run(entry);
@@ -214,8 +222,7 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
     if (timed) {
       auto& watch = stopwatch(call.stream);
       auto& pending = m_watches[{call.stream.device.get(), call.stream.handle}].pending;
-      m_ran = true;
-      attempt.begin_visit(entry, 1);
+      begin_run(entry, attempt);
       const std::int64_t host_ns = watch.timed(
           pending.size(), [&] { attempt.before_run(); }, [&] { attempt.run(entry); });
       pending.push_back({step, host_ns});

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -127,6 +128,8 @@ class Context {
   [[nodiscard]] static double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+  /// A run is about to be made whose result is not the caller's.
+  void begin_run(std::size_t entry, detail::Attempt& attempt);
   void run_winner(detail::Attempt& attempt);
   [[noreturn]] void refuse();
   void nothing_works();
@@ -181,11 +184,13 @@ class Context {
   bool m_was_blocked = false;              ///< by what the launch before launched
   const Context* m_outermost = nullptr;    ///< whose launch this one's was part of
   bool m_settled_alone = false;
-  bool m_makeshift = false;   ///< the winner is no choice
-  std::size_t m_untuned = 0;  ///< field index: what MODE first tries next
-  bool m_ran = false;         ///< runs were made whose results are not the caller's
-  bool m_final_run = false;   ///< the winner has run
-  std::size_t m_passes = 0;   ///< begun since it was found
+  bool m_makeshift = false;           ///< the winner is no choice
+  std::size_t m_untuned = 0;          ///< field index: what MODE first tries next
+  bool m_ran = false;                 ///< runs were made whose results are not the caller's
+  bool m_final_run = false;           ///< the winner has run
+  std::set<std::uintptr_t> m_left;    ///< data in which those runs have left something
+  std::size_t m_launches_before = 0;  ///< in the pass before
+  std::size_t m_passes = 0;           ///< begun since it was found
   bool m_last_pass = false;
   std::size_t m_launches = 0;  ///< in this pass
   bool m_all_ready = true;     ///< on ranks: as far as they have compared it

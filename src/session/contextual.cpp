@@ -22,7 +22,6 @@
 #include "session/kept_choice.hpp"
 #include "session/process.hpp"
 #include "session/settings.hpp"
-#include "session/stored_choice.hpp"
 
 namespace disttune::session {
 namespace {
@@ -248,7 +247,7 @@ void ContextualCall::Impl::run_first_working(const Launcher& kernel, Attempt& at
                                              session::KeptChoice* kept) {
   Field field(kernel.spec().candidates);
   field.prune(attempt);
-  if (kept != nullptr) session::leave_out_crashed(kept->remains(), field);
+  if (kept != nullptr) kept->leave_out_crashed(field);
   for (const std::size_t i : field.open()) {
     try {
       attempt.begin_visit(field.space_index(i), 1);

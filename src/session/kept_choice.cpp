@@ -69,7 +69,10 @@ void KeptChoice::save(const TuningRecord& tuning) {
   store::remove_files(m_remains);
 }
 
-const store::Remains& KeptChoice::remains() { return m_remains = m_target.remains(); }
+void KeptChoice::leave_out_crashed(Field& field) {
+  m_remains = m_target.remains();
+  if (!m_target.settings.environment.retry_crashed) session::leave_out_crashed(m_remains, field);
+}
 
 void KeptChoice::begins(const Value& candidate) {
   if (!m_journal && m_target.store.root())
