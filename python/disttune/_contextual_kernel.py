@@ -244,9 +244,7 @@ def hook_argument(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> 
     return args if hasattr(kernel, "reset_idx") else named
 
 
-def reset_arguments(
-    kernel: Any, args: tuple[Any, ...], named: dict[str, Any]
-) -> list[Any] | None:
+def reset_arguments(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
     """Return the arguments that the kernel's hook sets to zero; None where a hook is the user's."""
     places = getattr(kernel, "reset_idx", None)
     if places is not None:
