@@ -37,6 +37,23 @@
 
 DISTTUNE_NAMESPACE_BEGIN
 
+namespace detail {
+
+/// Names what a launch may change through an argument of type A: equal names for equal data.
+template <class A>
+void name_data(std::remove_reference_t<A>& a, std::vector<std::uintptr_t>& out) {
+  const void* data = nullptr;
+  if constexpr (std::is_convertible_v<std::remove_cvref_t<A>, void*>)
+    data = static_cast<void*>(a);
+  else if constexpr (requires { static_cast<void*>(a.data()); })
+    data = static_cast<void*>(a.data());
+  else if constexpr (std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>)
+    data = std::addressof(a);
+  if (data != nullptr) out.push_back(reinterpret_cast<std::uintptr_t>(data));
+}
+
+}  // namespace detail
+
 /// What one call asks for: `launcher.with({.verbose = true})(args…)`. The group is not kept.
 struct CallOptions {
   bool tune = true;               ///< false: entry 0 runs, nothing is looked up
@@ -342,7 +359,12 @@ class Tuned<R(Cfg, Args...), Key, Launch> {
       }
     }
     void drop_results() noexcept override { results.clear(); }
-    void before_final_run() override { before_run(); }
+    std::vector<std::uintptr_t> data() override {
+      std::vector<std::uintptr_t> out;
+      if (state.before_each) apply([&](auto&... a) { (detail::name_data<Args>(a, out), ...); });
+      return out;
+    }
+    void before_final_run(std::size_t) override { before_run(); }
     void decided(std::size_t i) override {
       state.table.put(key, place_of(state, call), state.space[i]);
       // Calls of the kernel by itself, after the contextual call, take what that has decided.

@@ -38,6 +38,7 @@ __all__ = [
     "merged_arguments",
     "nothing_left",
     "pruned_configs",
+    "reset_arguments",
     "tell_tuned",
 ]
 
@@ -336,6 +337,16 @@ def all_arguments(
 def hook_argument(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Return what the kernel's own hooks take: names and values, in old Tritons the positional."""
     return args if hasattr(kernel, "reset_idx") else named
+
+
+def reset_arguments(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
+    """Return the arguments that the kernel's hook sets to zero; None where a hook is the user's."""
+    places = getattr(kernel, "reset_idx", None)
+    if places is not None:
+        return [args[place] for place in places]
+    if getattr(kernel, "user_defined_pre_hook", False):
+        return None
+    return [named[name] for name in getattr(kernel, "reset_to_zero", ())]
 
 
 def answers_from_cache(kernel: Any, key: tuple[Any, ...]) -> Any:

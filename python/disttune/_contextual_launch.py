@@ -7,7 +7,13 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._contextual_kernel import all_arguments, hook_argument, merged_arguments, nothing_left
+from ._contextual_kernel import (
+    all_arguments,
+    hook_argument,
+    merged_arguments,
+    nothing_left,
+    reset_arguments,
+)
 from ._torch_device import _current
 
 if TYPE_CHECKING:
@@ -56,9 +62,10 @@ class Launch:
         named = self._named(config)
         if config.pre_hook is not None:
             config.pre_hook(named)
-        self._hooked = hook_argument(self._kernel, self._args, named)
-        self._kernel.pre_hook(self._hooked)
         self._entry.ran = True
+        hooked = hook_argument(self._kernel, self._args, named)
+        self._kernel.pre_hook(hooked)
+        self._hooked = hooked
 
     def run(self, candidate: int) -> None:
         """Launch a candidate; after `before_run` as a run of the tuning, else as Triton does."""
@@ -74,11 +81,24 @@ class Launch:
             self._after(error)
             raise
 
-    def decided(self, candidate: int) -> None:
-        """Reset what the tuning's runs left behind, ahead of the first launch of the winner."""
+    def data(self) -> list[int]:
+        """Name the data that the kernel's own hook resets, by their addresses."""
+        named = self._named(self._entry.configs[self._candidate])
+        values = reset_arguments(self._kernel, self._args, named)
+        if values is not None:
+            return [_address(value) for value in values]
+        # A hook of the caller's: it may reset anything, so launches differ by all their data.
+        data = tuple(_address(value) for value in named.values() if hasattr(value, "dtype"))
+        return [hash(data)]
+
+    def before_final_run(self, candidate: int) -> None:
+        """Reset what the tuning's runs left behind in these arguments."""
         if self._entry.ran:
             named = self._named(self._entry.configs[candidate])
             self._kernel.pre_hook(hook_argument(self._kernel, self._args, named), reset_only=True)
+
+    def decided(self, candidate: int) -> None:
+        """Do nothing: the call is told what was decided."""
 
     def finish(self) -> Any:
         """Run the post-hook of a run of the tuning; return what the launch returned."""
@@ -121,6 +141,11 @@ class CompilingLaunch(Launch):
             load = getattr(compiled, "_init_handles", None)
             if load is not None:
                 load()
+
+
+def _address(value: Any) -> int:
+    address = getattr(value, "data_ptr", None)
+    return int(address()) if callable(address) else id(value)
 
 
 def compiles_ahead(kernel: Any) -> bool:

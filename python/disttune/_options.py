@@ -188,16 +188,9 @@ def _text(name: str, value: Any) -> str:
 def checked_folder(name: str, value: Any, call: str = "autotune") -> str:
     """Return a folder as a shell would have read it; TypeError for what is none."""
     if not isinstance(value, (str, os.PathLike)):
-<<<<<<< HEAD
         raise TypeError(_wrong(name, value, "a folder is wanted", call))
     folder = os.fsdecode(os.fspath(value))
-=======
-        raise TypeError(_wrong(name, value, "a folder is wanted"))
-    folder = os.fspath(value)
-    if isinstance(folder, bytes):
-        folder = os.fsdecode(folder)
     _unicode(name, folder)
->>>>>>> fix-pp
     if not folder:
         raise ValueError(_wrong(name, value, "it must not be empty", call))
     return os.path.expanduser(folder)

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bindings.hpp"
 #include "describe.hpp"
@@ -21,7 +22,8 @@
 namespace disttune::python {
 
 /// A Python object with `run(candidate)`, `decided(candidate)` and what it has of `admits`,
-/// `prepare`, `held`, `begin_visit(candidate, runs)`, `before_run`, `check` and `drop_results`.
+/// `prepare`, `held`, `begin_visit(candidate, runs)`, `before_run`, `check`, `drop_results`, `data`
+/// and `before_final_run(candidate)`.
 class PythonAttempt final : public detail::Attempt {
  public:
   explicit PythonAttempt(PyObject* object)
@@ -33,7 +35,9 @@ class PythonAttempt final : public detail::Attempt {
         m_held(optional_attribute(object, "held")),
         m_before_run(optional_attribute(object, "before_run")),
         m_check(optional_attribute(object, "check")),
-        m_drop_results(optional_attribute(object, "drop_results")) {}
+        m_drop_results(optional_attribute(object, "drop_results")),
+        m_data(optional_attribute(object, "data")),
+        m_before_final_run(optional_attribute(object, "before_final_run")) {}
 
   bool admits(std::size_t candidate) override {
     if (!m_admits) return true;
@@ -66,7 +70,7 @@ class PythonAttempt final : public detail::Attempt {
   void before_run() override {
     if (!m_before_run) return;
     const Gil gil;
-    if (!Ref::steal(PyObject_CallNoArgs(m_before_run.get()))) throw_raised();
+    if (!Ref::steal(PyObject_CallNoArgs(m_before_run.get()))) throw_candidate_failure("pre_hook");
   }
   void run(std::size_t candidate) override { must(m_run, candidate, "run"); }
   std::optional<std::string> check(std::size_t candidate) override {
@@ -80,6 +84,25 @@ class PythonAttempt final : public detail::Attempt {
   void drop_results() noexcept override {
     if (!m_drop_results) return;
     in_python_quietly([&] { checked(PyObject_CallNoArgs(m_drop_results.get())); });
+  }
+  std::vector<std::uintptr_t> data() override {
+    if (!m_data) return {};
+    const Gil gil;
+    const Ref names = Ref::steal(PyObject_CallNoArgs(m_data.get()));
+    const Ref iterator = names ? Ref::steal(PyObject_GetIter(names.get())) : Ref{};
+    std::vector<std::uintptr_t> out;
+    while (iterator) {
+      const Ref name = Ref::steal(PyIter_Next(iterator.get()));
+      if (!name) break;
+      out.push_back(PyLong_AsUnsignedLongLongMask(name.get()));
+    }
+    if (PyErr_Occurred() != nullptr) throw_raised();
+    return out;
+  }
+  void before_final_run(std::size_t candidate) override {
+    if (!m_before_final_run) return;
+    const Gil gil;
+    if (!call(m_before_final_run, candidate)) throw_raised();
   }
   void decided(std::size_t candidate) override {
     const Gil gil;
@@ -97,7 +120,7 @@ class PythonAttempt final : public detail::Attempt {
   }
 
   Ref m_run, m_decided, m_admits, m_prepare, m_begin_visit, m_held, m_before_run, m_check,
-      m_drop_results;
+      m_drop_results, m_data, m_before_final_run;
 };
 
 /// A launcher whose table and attempts are the front end's own.

@@ -142,7 +142,8 @@ void bind_contextual(nb::module_& m) {
            "Take one step of the kernel's context with this launch. `attempt` has "
            "`run(candidate)`, `decided(candidate)` and, where they matter, `admits(candidate)`, "
            "`held()`, `prepare(candidate)`, `begin_visit(candidate, runs)`, `before_run()`, "
-           "`drop_results()`. Callable from any thread.")
+           "`drop_results()`, `data()` (integers that name what `before_final_run(candidate)` puts "
+           "back). Callable from any thread.")
       .def("complete", &Contextual::complete, nb::arg("outer"),
            "After the first pass: run `outer()` until no kernel is left to tune, then once more.")
       .def("abandon", &Contextual::abandon, nb::arg("why"),

@@ -147,6 +147,8 @@ void set_from_current_exception() noexcept {
   } catch (const ErrorSet&) {
   } catch (const Raised& raised) {
     raised.restore();
+  } catch (const RunRaised& failed) {
+    failed.restore();
   } catch (nanobind::python_error& error) {
     error.restore();
   } catch (const NoValidConfig& e) {
@@ -192,7 +194,9 @@ void throw_candidate_failure(std::string_view stage) {
   if (is_a(exception.get(), classes.device_lost)) throw DeviceLost(message_text(exception.get()));
   Status status = status_of(exception.get());
   if (status == Status::launch_failed && stage == "prepare") status = Status::compile_failed;
-  throw detail::CandidateFailed(status, std::string(stage) + ": " + text_of(exception.get()));
+  const std::string why = std::string(stage) + ": " + text_of(exception.get());
+  set_exception(exception.get());
+  throw RunRaised(status, why, Raised::take());
 }
 
 void throw_raised() {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "disttune/detail/attempt.hpp"
 
@@ -45,6 +46,18 @@ class Raised : public detail::ForeignException {
   std::shared_ptr<PyObject> m_exception;
 };
 
+/// The exception of an ordinary run: a failed candidate for who tries candidates, and the caller's
+/// own exception where nobody takes it for that.
+class RunRaised final : public detail::CandidateFailed {
+ public:
+  RunRaised(Status status, const std::string& why, Raised raised)
+      : CandidateFailed(status, why), m_raised(std::move(raised)) {}
+  void restore() const { m_raised.restore(); }
+
+ private:
+  Raised m_raised;
+};
+
 /// Inside `catch (...)`: sets the Python exception that stands for the C++ one in flight.
 void set_from_current_exception() noexcept;
 /// Runs `body`, which returns a Ref, for a slot or method: null with an exception set when it
@@ -60,8 +73,8 @@ PyObject* guarded(const Body& body) noexcept {
 }
 
 /// A Python exception is set where a candidate ran: throws CandidateFailed for an ordinary one
-/// (status, type and message as text; nothing of the exception stays alive), DeviceLost, or Raised
-/// for an interrupt and for errors of the group.
+/// (status, type and message as text; the exception itself lives as long as what is thrown),
+/// DeviceLost, or Raised for an interrupt and for errors of the group.
 [[noreturn]] void throw_candidate_failure(std::string_view stage);
 /// A Python exception is set where the caller's own function ran: throws Raised.
 [[noreturn]] void throw_raised();

@@ -331,6 +331,10 @@ std::vector<RankMedian> Agreement::finish(std::string_view decision, std::int64_
   return selected(medians);
 }
 
+std::vector<RankMedian> Agreement::medians(std::int64_t median_ns) {
+  return selected(alone() ? std::vector{median_ns} : gather(median_ns, "medians"));
+}
+
 // ── While measuring ─────────────────────────────────────────────────────────────────────────────
 
 void Agreement::visiting(std::uint32_t candidate, std::string_view display) {

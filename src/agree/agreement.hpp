@@ -150,6 +150,8 @@ class Agreement {
   /// stored. Returns the ranks' medians: all up to 64 ranks, else minimum, median, maximum and the
   /// eight slowest (one reduction more), by rank. A median below 0 is none.
   std::vector<RankMedian> finish(std::string_view decision, std::int64_t median_ns = -1);
+  /// The ranks' medians as `finish` gives them, where a call has more than one. One reduction.
+  std::vector<RankMedian> medians(std::int64_t median_ns);
   /// The call ends with an error that agreed data alone brought about, so that all ranks raise it.
   void ended_alike() noexcept;
   /// Tells the others that this rank ends the call with an error. Once; later calls do nothing.

@@ -118,7 +118,8 @@ void Agreement::exchange_hardware(const Value& hardware) {
 // ── Handshake ───────────────────────────────────────────────────────────────────────────────────
 
 Agreed Agreement::handshake(const Hello& mine) {
-  m_announced_call = fmt::format("{} {}", mine.function, shortened(mine.key.text()));
+  m_announced_call = mine.function;
+  if (mine.key != Value()) m_announced_call += fmt::format(" {}", shortened(mine.key.text()));
   if (alone()) return agreed_alone(mine);
   std::vector<std::int64_t> words(k_handshake_words, k_nothing);
   const auto put = [&](std::size_t at, std::int64_t d) {

@@ -362,8 +362,8 @@ VisitEnd Stopwatch::visit(const Visit& visit, detail::Attempt& attempt,
   return m_impl->visit(visit, attempt, samples, host_ns);
 }
 
-void Stopwatch::timed(std::size_t sample, const std::function<void()>& before,
-                      const std::function<void()>& launch) {
+std::int64_t Stopwatch::timed(std::size_t sample, const std::function<void()>& before,
+                              const std::function<void()>& launch) {
   Impl& m = *m_impl;
   if (sample >= m.readings.size())
     throw std::logic_error("disttune: a timed launch does not fit its stopwatch");
@@ -379,8 +379,9 @@ void Stopwatch::timed(std::size_t sample, const std::function<void()>& before,
   nesting.fresh();
   m.close_gate();
   if (m.policy.cold) m.timer->flush();
+  std::int64_t host_ns = 0;
   try {
-    m.marked(sample, launch);
+    host_ns = m.marked(sample, launch);
   } catch (const Passing& p) {
     std::rethrow_exception(p.cause);
   } catch (const Late&) {
@@ -391,6 +392,7 @@ void Stopwatch::timed(std::size_t sample, const std::function<void()>& before,
   if (nesting.spoiled()) retry = Retry::spoiled;
   if (m.open_gate(TimingMode::ungated)) retry = Retry::stalled;
   m.taken.push_back({sample, retry});
+  return host_ns;
 }
 
 void Stopwatch::collect(std::span<std::int64_t> samples) {

@@ -91,9 +91,9 @@ class Stopwatch {
   /// Contextual: one timed launch in the middle of other work, with a gate of its own. `before`
   /// (may be empty) runs ahead of the flush, outside the sample. `sample`: a number below the
   /// constructor's, free since the last `collect`. What is thrown passes; the gate is open then and
-  /// the sample not taken.
-  void timed(std::size_t sample, const std::function<void()>& before,
-             const std::function<void()>& launch);
+  /// the sample not taken. Returns the host's time as in `visit`; 0: the sample is that time.
+  std::int64_t timed(std::size_t sample, const std::function<void()>& before,
+                     const std::function<void()>& launch);
   /// Waits for the stream and reads the samples of the `timed` calls since the last `collect`, in
   /// the order of the calls: nanoseconds, retry codes, or `timed_out` in all when the stream was
   /// late. `samples` has one entry a call.

@@ -30,8 +30,11 @@ std::vector<std::pair<std::string, Value>> launched(const std::string& call,
     if (const int n = ++met[place]; n > 1) place += fmt::format(" #{}", n);  // of one name, or key
     if (std::ranges::find(names, Value(kernel)) == names.end()) names.emplace_back(kernel);
     keys.emplace_back(place);
-    launches.emplace_back(Value(place), Value(f->context.launches()));
     checks.emplace_back(Value(place), Value(f->context.checked()));
+    // Below another one the number depends on whether candidates of that one failed on this rank.
+    launches.emplace_back(Value(place), f->context.is_below_another()
+                                            ? Value("inside another kernel")
+                                            : Value(f->context.launches()));
     candidates.push_back(f->context.candidates());
   }
   return {
@@ -87,6 +90,23 @@ void adopt_stored(agree::Agreement& a, const Contexts& contexts, const agree::Ag
 }
 
 }  // namespace
+
+void compare_progress(agree::Agreement& agreement, const Contexts& contexts) {
+  const auto below = [](const auto& f) { return f->context.is_below_another(); };
+  if (std::ranges::none_of(contexts, below)) return;
+  std::vector<Context*> open;
+  std::vector<std::int64_t> words;
+  for (const auto& f : contexts) {
+    if (!f->context.open()) continue;
+    const Context::Progress mine = f->context.progress();
+    open.push_back(&f->context);
+    words.insert(words.end(), {mine.ready ? 0 : 1, mine.progress ? 1 : 0, mine.moved ? 1 : 0});
+  }
+  if (open.empty()) return;
+  agreement.reduce_words(words, "progress");
+  for (std::size_t k = 0; k < open.size(); ++k)
+    open[k]->agreed_on({words[3 * k] == 0, words[3 * k + 1] != 0, words[3 * k + 2] != 0});
+}
 
 agree::Agreed shake_hands(agree::Agreement& agreement, const std::string& call,
                           const Settings& settings, bool persist, std::uint64_t store_id) {

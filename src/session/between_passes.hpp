@@ -25,4 +25,7 @@ void compare_pass(agree::Agreement& agreement, const std::string& call, const Co
 void settle_what_all_hold(agree::Agreement& agreement, const Contexts& contexts,
                           const agree::Agreed& agreed, bool persist);
 
+/// Where one context is below another: lets each step between passes wait for all ranks.
+void compare_progress(agree::Agreement& agreement, const Contexts& contexts);
+
 }  // namespace disttune::session

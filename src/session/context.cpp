@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "core/sha256.hpp"
-#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/failure.hpp"
 #include "session/checked_attempt.hpp"
@@ -21,10 +18,6 @@ namespace {
 
 /// Timed launches of one context in one pass; the steps beyond wait for the next pass.
 constexpr std::size_t k_samples_a_pass = 64;
-
-double seconds_of(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 }  // namespace
 
@@ -41,13 +34,14 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
       m_kept_choice(kept),
       m_field(kernel.spec().candidates),
       m_reasons(m_field.size()),
-      m_looked_at(m_field.size()) {
+      m_looked_at(m_field.size()),
+      m_own(m_field.size()) {
   m_field.prune(attempt);
-  if (kept != nullptr && !settings.environment.retry_crashed)
-    leave_out_crashed(kept->remains(), m_field);
+  if (kept != nullptr) kept->leave_out_crashed(m_field);
   if (m_field.open().empty() && agreement.alone())
     throw NoValidConfig(m_field.failure_text(kernel.spec().name));
-  hold(attempt.held());
+  if (!m_field.open().empty()) m_untuned = m_field.open().front();
+  if (settings.environment.mode != core::Mode::first) hold(attempt.held());
   if (kept != nullptr && !m_held)
     if (const auto stored = kept->load(Value())) start_from(*stored, !stored->differences.empty());
   if (agreement.alone() && m_held) {
@@ -55,9 +49,15 @@ Context::Context(const detail::Launcher& kernel, const detail::Call& call, detai
     settle_held();
     return;
   }
+  if (!tunes()) {
+    if (agreement.alone()) go_without_choice();
+    return;
+  }
   prepare(attempt);
   if (agreement.alone()) begin_measuring();
 }
+
+bool Context::tunes() const noexcept { return m_settings.environment.mode == core::Mode::tune; }
 
 void Context::hold(std::optional<std::size_t> candidate) {
   const auto& space = m_kernel.spec().candidates;
@@ -75,8 +75,7 @@ void Context::start_from(const StoredChoice& stored, bool other_versions) {
   };
   const auto best = std::ranges::find_if(stored.ranking, admitted);
   if (best == stored.ranking.end()) return;
-  m_held.reset();
-  if (std::ranges::none_of(stored.unknown, admitted)) {
+  if (!tunes() || std::ranges::none_of(stored.unknown, admitted)) {
     m_held = *best;
     warn_of_versions(m_kernel.spec().name, stored.differences, m_key.text());
     return;
@@ -86,6 +85,7 @@ void Context::start_from(const StoredChoice& stored, bool other_versions) {
 }
 
 void Context::adopt(const StoredChoice& stored, bool other_versions) {
+  m_held.reset();  // this rank's own
   start_from(stored, other_versions);
   if (m_held) settle_held();
 }
@@ -97,7 +97,7 @@ void Context::prepare(detail::Attempt& attempt) {
   m_compiled_ahead = true;
   const auto began = std::chrono::steady_clock::now();
   prepare_candidates(m_field, m_field.open(), attempt, m_settings.environment.workers);
-  m_prepare_seconds = seconds_of(std::chrono::steady_clock::now() - began);
+  m_prepare_seconds = seconds_since(began);
   for (std::size_t i = 0; i < m_field.size(); ++i) {
     const CandidateRecord& record = m_field.records()[i];
     if (!m_field.is_open(i) && record.status != Status::pruned)
@@ -112,10 +112,12 @@ std::string Context::line_about(std::size_t i) const {
                      m_field.space_index(i), m_field.config(i).display());
 }
 
-void Context::next_pass() noexcept {
-  m_launches = 0;
+void Context::next_pass(bool last) noexcept {
+  ++m_passes;
+  m_last_pass = last;
+  m_launches_before = std::exchange(m_launches, 0);
   m_timed_steps = 0;
-  m_told = false;
+  m_stuck.clear();
 }
 
 bool Context::waits_for_vote() const noexcept {
@@ -125,24 +127,59 @@ bool Context::waits_for_vote() const noexcept {
 
 void Context::launch(const detail::Call& call, detail::Attempt& attempt) {
   ++m_launches;
+  m_was_blocked = blocked();
+  m_inner = nullptr;
   switch (m_phase) {
     case Phase::decided:
-      // Once a pass: the front may have to put something back that a tuning's runs left behind.
-      if (!std::exchange(m_told, true)) attempt.decided(winner());
-      if (tuned() && !std::exchange(m_final_run, true)) attempt.before_final_run();
-      attempt.run(winner());
-      return;
+      return run_winner(attempt);
     case Phase::measuring:
-      take_step(call, attempt);
-      return;
+      return take_step(call, attempt);
     case Phase::first_runs:
-      first_run(attempt);
-      return;
+      return first_run(attempt);
     case Phase::found:
     case Phase::given_up:
-      run_stand_in(attempt);
-      return;
+      return run_stand_in(attempt);
+    case Phase::nothing_works:
+      refuse();
   }
+}
+
+/// While others are still tuned another pass will follow, and what this run does to its arguments
+/// has to be put back like what a candidate's run does. In the last pass each launch may have data
+/// of its own in which these runs have left something; what was put back once holds the caller's
+/// own.
+void Context::run_winner(detail::Attempt& attempt) {
+  if (m_passes > 0 && !m_last_pass) {
+    begin_run(winner(), attempt);
+    attempt.before_run();
+  } else {
+    bool left = m_ran && !std::exchange(m_final_run, true);
+    for (const std::uintptr_t data : attempt.data()) left |= m_left.erase(data) > 0;
+    if (left) attempt.before_final_run(winner());
+    // From then on the front may answer by itself.
+    if (!m_makeshift && (m_left.empty() || m_launches >= m_launches_before))
+      attempt.decided(winner());
+  }
+  attempt.run(winner());
+}
+
+void Context::begin_run(std::size_t entry, detail::Attempt& attempt) {
+  m_ran = true;
+  for (const std::uintptr_t data : attempt.data()) m_left.insert(data);
+  attempt.begin_visit(entry, 1);
+}
+
+void Context::refuse() {
+  m_stuck = m_field.failure_text(m_kernel.spec().name);
+  throw NoValidConfig(m_stuck);
+}
+
+/// Who launches it is told so, and may know what to do: another context's candidate fails, an outer
+/// function may fall back on something else.
+void Context::nothing_works() {
+  m_phase = Phase::nothing_works;
+  m_watches.clear();
+  m_log.line(fmt::format("{} key {}: no candidate works", m_kernel.spec().name, m_key.text()));
 }
 
 /// Alone, a failing candidate gives way to the next one within the same launch. With ranks its
@@ -168,7 +205,7 @@ void Context::take_step(const detail::Call& call, detail::Attempt& attempt) {
 
 void Context::run_untimed(std::size_t i, detail::Attempt& attempt) {
   const std::size_t entry = m_field.space_index(i);
-  attempt.begin_visit(entry, 1);
+  begin_run(entry, attempt);
   attempt.before_run();
   if (!checked() || std::exchange(m_looked_at[i], char{1}) != 0) return attempt.run(entry);
   CheckedAttempt(attempt).run(entry);
@@ -178,24 +215,25 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
   const std::size_t i = m_who[step.candidate];
   const std::size_t entry = m_field.space_index(i);
   m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
-  const bool timed = step.timed && !blocked();
+  const bool timed = step.timed && !m_was_blocked;
   const Value& identity = m_field.config(i).identity();
   if (m_kept_choice != nullptr) m_kept_choice->begins(identity);
   try {
     if (timed) {
       auto& watch = stopwatch(call.stream);
       auto& pending = m_watches[{call.stream.device.get(), call.stream.handle}].pending;
-      attempt.begin_visit(entry, 1);
-      watch.timed(
+      begin_run(entry, attempt);
+      const std::int64_t host_ns = watch.timed(
           pending.size(), [&] { attempt.before_run(); }, [&] { attempt.run(entry); });
-      pending.emplace_back(step);
-      if (blocked()) pending.back().reset();
+      pending.push_back({step, host_ns});
+      if (blocked()) pending.back().step.reset();
     } else {
+      timing::spoil_sample();  // of a launcher around this one: it would time a candidate of ours
       run_untimed(i, attempt);
       m_log.line(line_about(i) + " untimed");
     }
     if (m_kept_choice != nullptr) m_kept_choice->ended(identity, Status::ok, {});
-    if (blocked())
+    if (blocked() || timed != step.timed)
       m_tuning->put_back();
     else
       m_moved = true;
@@ -204,6 +242,10 @@ bool Context::run_step(const Step& step, const detail::Call& call, detail::Attem
     if (m_kept_choice != nullptr) m_kept_choice->lost();
     throw;
   } catch (const std::exception& e) {
+    if (inner_undecided_everywhere()) {
+      m_tuning->put_back();
+      return false;
+    }
     m_tuning->finish(step, core::sample_of(timing::failure_of("launch", e).status));
     m_moved = true;
     failed(i, e);
@@ -217,6 +259,7 @@ void Context::first_run(detail::Attempt& attempt) {
   const std::size_t i = m_who[m_next_first_run];
   m_agreement.visiting(static_cast<std::uint32_t>(i), m_field.config(i).display());
   try {
+    timing::spoil_sample();
     run_untimed(i, attempt);
     m_log.line(line_about(i) + " untimed");
     if (!blocked()) {
@@ -226,15 +269,19 @@ void Context::first_run(detail::Attempt& attempt) {
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& e) {
-    ++m_next_first_run;
-    m_moved = true;
-    failed(i, e);
+    if (!inner_undecided_everywhere()) {
+      ++m_next_first_run;
+      m_moved = true;
+      failed(i, e);
+    }
     run_stand_in(attempt);
   }
 }
 
 /// The first candidate that has not failed: the stored best, else entry 0, wherever it works.
 void Context::run_stand_in(detail::Attempt& attempt) {
+  if (open()) timing::stand_in_sample();
+  bool too_early = false;  // to say that nothing works
   const std::size_t first = m_incumbent.value_or(0);
   for (std::size_t k = 0; k < m_field.size(); ++k) {
     const std::size_t i = k == 0 ? first : k - (k <= first ? 1 : 0);
@@ -245,13 +292,22 @@ void Context::run_stand_in(detail::Attempt& attempt) {
     } catch (const DeviceLost&) {
       throw;
     } catch (const std::exception& e) {
-      failed(i, e);
+      if (inner_undecided_everywhere())
+        too_early = true;
+      else
+        failed(i, e);
     }
   }
+  if (too_early) refuse();
   for (std::size_t i = 0; i < m_field.size(); ++i)
     if (m_field.is_open(i)) m_field.end(i, Status::launch_failed, m_reasons[i]);
-  m_stuck = m_field.failure_text(m_kernel.spec().name);
-  throw NoValidConfig(m_stuck);
+  refuse();
+}
+
+/// Nothing of the kernel that the last launch reached works on this rank, which the others have not
+/// heard: they are still in this very step, and so does this rank stay in it until they have voted.
+bool Context::inner_undecided_everywhere() const noexcept {
+  return !m_agreement.alone() && blocked() && !m_inner->stuck().empty();
 }
 
 /// Nothing launches candidate `i` on this rank any more. Before the vote that is all that peers
@@ -273,206 +329,6 @@ timing::Stopwatch& Context::stopwatch(const Stream& stream) {
     timed.watch = std::make_unique<timing::Stopwatch>(stream, policy, k_samples_a_pass);
   }
   return *timed.watch;
-}
-
-void Context::collect() {
-  for (auto& [stream, timed] : m_watches) {
-    if (timed.pending.empty()) continue;
-    std::vector<std::int64_t> samples(timed.pending.size());
-    timed.watch->collect(samples);
-    for (std::size_t k = 0; k < samples.size(); ++k) {
-      if (!timed.pending[k]) continue;
-      m_tuning->finish(*timed.pending[k], samples[k]);
-      m_log.line(fmt::format("{} {}", line_about(m_who[timed.pending[k]->candidate]),
-                             core::is_failure(samples[k])
-                                 ? std::string(to_string(core::status_of(samples[k])))
-                             : core::is_retry(samples[k]) ? "to be timed again"
-                                                          : fmt::format("{} ns", samples[k])));
-    }
-    timed.pending.clear();
-  }
-}
-
-std::int64_t Context::held_word() const {
-  return m_held ? std::max<std::int64_t>(
-                      core::sha256_word(m_field.config(*m_held).identity().text()), 1)
-                : 0;
-}
-
-void Context::settle_held() {
-  m_winner = m_held;
-  m_phase = Phase::decided;
-  m_log.line(line_about(*m_winner) + " was decided already");
-}
-
-/// Where the default ran while the context waited for its first vote, it ran on all ranks.
-std::size_t Context::first_admitted() const noexcept {
-  std::size_t i = 0;
-  while (m_field.records()[i].status == Status::pruned) ++i;
-  return i;
-}
-
-void Context::vote() {
-  std::vector<Status> statuses;
-  for (std::size_t i = 0; i < m_field.size(); ++i)
-    statuses.push_back(m_field.is_open(i) ? Status::ok : m_field.records()[i].status);
-  m_agreement.vote(statuses);
-  for (std::size_t i = 0; i < m_field.size(); ++i)
-    if (statuses[i] != Status::ok && m_field.is_open(i))
-      m_field.end(i, statuses[i], "failed on another rank");
-  if (m_field.open().empty()) {
-    m_agreement.ended_alike();
-    throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
-  }
-  m_progress = m_moved = true;
-  if (m_phase == Phase::found && !m_compiled_ahead && m_settings.warmup > 0) {
-    m_phase = Phase::first_runs;
-    m_who = m_field.open();
-    std::erase(m_who, first_admitted());
-    if (!m_who.empty()) return;
-  }
-  begin_measuring();
-}
-
-void Context::begin_measuring() {
-  const std::uint16_t ran = m_phase == Phase::first_runs ? 1 : 0;
-  m_who = m_field.open();
-  Problem p;
-  p.candidates = m_who.size();
-  p.untimed = static_cast<std::uint16_t>(m_settings.warmup - std::min(m_settings.warmup, ran));
-  if (checked() && m_settings.warmup == 0) p.untimed = 1;
-  p.timed = m_settings.repeat;
-  p.one_by_one = m_settings.environment.budget_seconds.has_value();
-  const auto first = std::ranges::find(m_who, std::size_t{0});
-  if (m_incumbent)
-    if (const auto at = std::ranges::find(m_who, *m_incumbent); at != m_who.end())
-      p.incumbent = static_cast<std::uint32_t>(at - m_who.begin());
-  p.default_candidate =
-      first == m_who.end() ? 0 : static_cast<std::uint32_t>(first - m_who.begin());
-  m_tuning = std::make_unique<Tuning>(make_selector(m_settings.strategy, p), !m_agreement.alone());
-  m_tuning->on_reported = [this](const Visit& v, std::span<const std::int64_t> samples,
-                                 std::span<const std::int64_t>) { report(v, samples); };
-  m_phase = Phase::measuring;
-}
-
-void Context::report(const Visit& visit, std::span<const std::int64_t> samples) {
-  const std::size_t i = m_who[visit.candidate];
-  CandidateRecord& record = m_field.records()[i];
-  if (std::ranges::none_of(samples, core::is_failure)) {
-    record.samples_ns.insert(record.samples_ns.end(), samples.begin(), samples.end());
-    return;
-  }
-  if (!m_field.is_open(i)) return;
-  if (m_reasons[i].empty())
-    m_reasons[i] = m_tuning->never_came_good()
-                       ? fmt::format("the {} clock gave no usable time in {} repetitions", m_clock,
-                                     Tuning::k_repetitions)
-                       : "failed on another rank";
-  m_field.end(i, core::status_of(samples[0]), m_reasons[i]);
-}
-
-bool Context::batch_full() const { return m_phase == Phase::measuring && m_tuning->batch_full(); }
-
-void Context::reduce_and_advance() {
-  auto mode = core::TimingMode::gate_a_visit;
-  for (const auto& [stream, timed] : m_watches) mode = std::max(mode, timed.watch->mode());
-  m_tuning->mode() = static_cast<std::int64_t>(mode);
-  m_tuning->elapsed_ns() = (std::chrono::steady_clock::now() - m_born).count();
-  m_agreement.reduce(m_tuning->block());
-  for (auto& [stream, timed] : m_watches)
-    timed.watch->weaken(static_cast<core::TimingMode>(m_tuning->mode()));
-  const auto& budget = m_settings.environment.budget_seconds;
-  m_out_of_budget |=
-      m_tuning->advance(budget && static_cast<double>(m_tuning->elapsed_ns()) >= *budget * 1e9);
-  m_progress = m_moved = true;
-  if (m_tuning->decided()) conclude();
-}
-
-void Context::conclude() {
-  const Decision decision = m_tuning->decision();
-  for (std::size_t k = 0; k < m_who.size(); ++k) {
-    CandidateRecord& record = m_field.records()[m_who[k]];
-    if (!m_field.is_open(m_who[k])) continue;
-    if (record.samples_ns.empty()) {
-      m_field.end(m_who[k], Status::skipped,
-                  m_out_of_budget ? fmt::format("not visited: the budget of {} s was spent",
-                                                *m_settings.environment.budget_seconds)
-                                  : "not visited by the search strategy");
-    } else {
-      m_field.end(m_who[k], Status::ok, {});
-      record.score_ns = std::isfinite(decision.scores[k])
-                            ? decision.scores[k]
-                            : core::middle_half_mean(record.samples_ns);
-    }
-  }
-  if (!decision.winner) {
-    m_agreement.ended_alike();
-    throw NoValidConfig(m_field.failure_text(m_kernel.spec().name));
-  }
-  m_winner = m_who[*decision.winner];
-  m_phase = Phase::decided;
-  m_log.line(fmt::format("{} key {} decided: candidate {} [{}] {:.0f} ns", m_kernel.spec().name,
-                         m_key.text(), winner(), m_field.config(*m_winner).display(),
-                         m_field.records()[*m_winner].score_ns.value_or(0)));
-  m_measure_seconds = seconds_of(std::chrono::steady_clock::now() - m_born) - m_prepare_seconds;
-  for (const auto& [stream, timed] : m_watches) {
-    if (timed.watch->gate() == "none") continue;
-    m_gate = timed.watch->gate();
-    m_ungated |= timed.watch->mode() == core::TimingMode::ungated;
-  }
-  // Whichever stream: a context is on one device.
-  if (!m_watches.empty()) m_throttled = m_watches.begin()->first.first->throttled();
-  m_watches.clear();  // marks and flush buffers go with the tuning
-}
-
-bool Context::starved() {
-  m_idle_passes = std::exchange(m_progress, false) ? 0 : m_idle_passes + 1;
-  if (m_idle_passes < k_idle_passes) return false;
-  give_up();
-  return true;
-}
-
-void Context::give_up() {
-  m_phase = Phase::given_up;
-  m_watches.clear();
-}
-
-bool Context::moved() noexcept {
-  const bool first = !std::exchange(m_seen_before, true);
-  return std::exchange(m_moved, false) && !first;
-}
-
-Value Context::candidates() const {
-  std::vector<Value> out;
-  if (m_phase == Phase::found)
-    for (std::size_t i = 0; i < m_field.size(); ++i)
-      if (m_field.records()[i].status != Status::pruned)
-        out.push_back(m_field.config(i).identity());
-  return Value::list(out);
-}
-
-TuningRecord Context::tuning_record(bool contended) const {
-  TuningRecord t;
-  t.deps = m_deps;
-  t.candidates = m_field.records();
-  t.candidates.insert(t.candidates.end(), m_kept.begin(), m_kept.end());
-  if (m_winner) t.winner = m_field.config(*m_winner).identity();
-  t.default_config = m_field.config(0).identity();
-  t.created = core::utc_now();
-  t.strategy = m_settings.strategy;
-  t.warmup = m_settings.warmup;
-  t.repeat = m_settings.repeat;
-  t.checked = checked();
-  t.prepare_seconds = m_prepare_seconds;
-  t.measure_seconds = m_measure_seconds;
-  t.gate = m_gate;
-  if (contended) t.quality.emplace_back("contended");
-  if (m_ungated) t.quality.emplace_back("ungated");
-  if (m_throttled) t.quality.emplace_back("throttled");
-  if (m_out_of_budget) t.quality.emplace_back("budget");
-  t.host = core::host_name();
-  t.tool_version = k_version;
-  return t;
 }
 
 }  // namespace disttune::session

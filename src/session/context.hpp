@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,11 +41,13 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   /// Answers one launch: the next step, the default while a batch waits for its reduction, or the
-  /// winner.
+  /// winner. NoValidConfig where nothing is left to run.
   void launch(const detail::Call& call, detail::Attempt& attempt);
   /// A launch of this context has launched `inner`, which is not decided: that one comes first,
   /// since a time with a tuning inside it says nothing. Until then this one repeats its step.
   void wait_for(const Context& inner) noexcept { m_inner = &inner; }
+  /// It was launched below `outermost`, whose candidates reach it in some passes only.
+  void is_below(const Context& outermost) noexcept { m_outermost = &outermost; }
 
   // Between passes, and only there. With a group every one of these is a collective or branches on
   // agreed data, in an order that all ranks share.
@@ -57,9 +60,18 @@ class Context {
   /// On ranks: all go by this one. `other_versions`: it was tuned under others than those of the
   /// rank that handed it on.
   void adopt(const StoredChoice& stored, bool other_versions);
-  void vote();  ///< what failed anywhere is launched nowhere from now on
-  [[nodiscard]] bool batch_full() const;
-  void reduce_and_advance();
+  /// Votes, or reduces a full batch and advances, where that is due.
+  void step_between_passes();
+  /// On ranks: whether a step between passes is due, and whether the pass brought anything. Below
+  /// another context, whose candidate may have failed on one rank, these differ between ranks; then
+  /// the last one to be ready is waited for.
+  struct Progress {
+    bool ready = false;
+    bool progress = false;
+    bool moved = false;
+  };
+  [[nodiscard]] Progress progress() const;
+  void agreed_on(const Progress& all) noexcept;
   /// Counts passes that brought nothing; true when the context gives up.
   [[nodiscard]] bool starved();
   /// Whether it came a step further since the last call of this; what its first pass brought does
@@ -69,32 +81,42 @@ class Context {
   void give_up();
 
   [[nodiscard]] bool open() const noexcept {
-    return m_phase != Phase::decided && m_phase != Phase::given_up;
+    return m_phase == Phase::found || m_phase == Phase::first_runs || m_phase == Phase::measuring;
   }
   [[nodiscard]] bool just_found() const noexcept { return m_phase == Phase::found; }
-  [[nodiscard]] bool decided() const noexcept { return m_phase == Phase::decided; }
+  /// Whether there is a choice, to be told and kept.
+  [[nodiscard]] bool decided() const noexcept { return m_phase == Phase::decided && !m_makeshift; }
+  /// What runs for want of a choice: MODE cached and first.
+  [[nodiscard]] bool makeshift() const noexcept { return m_makeshift; }
   /// Whether times were taken for the decision.
   [[nodiscard]] bool tuned() const noexcept { return m_tuning != nullptr && decided(); }
   /// Decided at its birth: the passes so far ran the winner.
   [[nodiscard]] bool was_settled_alone() const noexcept { return m_settled_alone; }
-  [[nodiscard]] bool waits_for_vote() const noexcept;
   [[nodiscard]] std::size_t winner() const noexcept { return m_field.space_index(*m_winner); }
+  [[nodiscard]] const Value& winner_identity() const {
+    return m_field.config(*m_winner).identity();
+  }
   /// Whether results are compared with a reference.
   [[nodiscard]] bool checked() const noexcept { return m_kernel.spec().options.checked; }
   /// `contended`: something else was measured on the device at the same time.
   [[nodiscard]] TuningRecord tuning_record(bool contended) const;
+  /// This rank's median of the winner; below 0: none.
+  [[nodiscard]] std::int64_t own_median_ns() const;
+  void know(std::vector<RankMedian> medians) { m_medians = std::move(medians); }
   [[nodiscard]] const detail::Launcher& kernel() const noexcept { return m_kernel; }
   [[nodiscard]] const Value& key() const noexcept { return m_key; }
   [[nodiscard]] std::size_t launches() const noexcept { return m_launches; }  ///< in this pass
+  [[nodiscard]] bool is_below_another() const noexcept { return m_outermost != nullptr; }
   /// The identities of those that can be launched, in order, until the first vote; empty
   /// afterwards.
   [[nodiscard]] Value candidates() const;
-  /// Why a launch on this rank found nothing to run; empty: none did.
+  /// Why a launch of this pass on this rank found nothing to run; empty: none did.
   [[nodiscard]] const std::string& stuck() const noexcept { return m_stuck; }
-  void next_pass() noexcept;
+  /// `last`: its results are the caller's.
+  void next_pass(bool last) noexcept;
 
  private:
-  enum class Phase { found, first_runs, measuring, decided, given_up };
+  enum class Phase { found, first_runs, measuring, decided, given_up, nothing_works };
 
   void hold(std::optional<std::size_t> candidate);
   void start_from(const StoredChoice& stored, bool other_versions);
@@ -105,9 +127,26 @@ class Context {
   [[nodiscard]] bool run_step(const Step& step, const detail::Call& call, detail::Attempt& attempt);
   void run_untimed(std::size_t i, detail::Attempt& attempt);
   void run_stand_in(detail::Attempt& attempt);
+  [[nodiscard]] static double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  /// A run is about to be made whose result is not the caller's.
+  void begin_run(std::size_t entry, detail::Attempt& attempt);
+  void run_winner(detail::Attempt& attempt);
+  [[noreturn]] void refuse();
+  void nothing_works();
+  void vote();
+  void vote_on_failures();
+  void reduce_and_advance();
+  void settle_untuned();
+  void go_without_choice();
+  [[nodiscard]] bool inner_undecided_everywhere() const noexcept;
   void failed(std::size_t i, const std::exception& error);
   void report(const Visit& visit, std::span<const std::int64_t> samples);
   [[nodiscard]] bool blocked() const noexcept { return m_inner != nullptr && m_inner->open(); }
+  [[nodiscard]] bool tunes() const noexcept;
+  [[nodiscard]] bool batch_full() const;
+  [[nodiscard]] bool waits_for_vote() const noexcept;
   [[nodiscard]] std::size_t first_admitted() const noexcept;
   [[nodiscard]] std::string line_about(std::size_t i) const;
   [[nodiscard]] timing::Stopwatch& stopwatch(const Stream& stream);
@@ -127,9 +166,13 @@ class Context {
   std::vector<std::size_t> m_who;  ///< candidate of the selector → field index
   std::size_t m_next_first_run = 0;
   std::unique_ptr<Tuning> m_tuning;
+  struct Taken {
+    std::optional<Step> step;  ///< none: dropped
+    std::int64_t host_ns = 0;
+  };
   struct Timed {
     std::unique_ptr<timing::Stopwatch> watch;
-    std::vector<std::optional<Step>> pending;  ///< timed since the last `collect`; none: dropped
+    std::vector<Taken> pending;  ///< timed since the last `collect`
   };
   std::map<std::pair<const Device*, void*>, Timed> m_watches;
   std::size_t m_timed_steps = 0;           ///< in this pass
@@ -139,17 +182,29 @@ class Context {
   std::optional<std::size_t> m_winner;     ///< field index
   std::optional<std::size_t> m_incumbent;  ///< field index: the stored best, among newer ones
   std::vector<CandidateRecord> m_kept;     ///< stored candidates that the space lacks now
-  const Context* m_inner = nullptr;
+  const Context* m_inner = nullptr;        ///< open, and launched by this one's last launch
+  bool m_was_blocked = false;              ///< by what the launch before launched
+  const Context* m_outermost = nullptr;    ///< whose launch this one's was part of
   bool m_settled_alone = false;
-  bool m_final_run = false;    ///< the winner has run
-  bool m_told = false;         ///< the front knows of the decision, in this pass
+  bool m_makeshift = false;           ///< the winner is no choice
+  std::size_t m_untuned = 0;          ///< field index: what MODE first tries next
+  bool m_ran = false;                 ///< runs were made whose results are not the caller's
+  bool m_final_run = false;           ///< the winner has run
+  std::set<std::uintptr_t> m_left;    ///< data in which those runs have left something
+  std::size_t m_launches_before = 0;  ///< in the pass before
+  std::size_t m_passes = 0;           ///< begun since it was found
+  bool m_last_pass = false;
   std::size_t m_launches = 0;  ///< in this pass
+  bool m_all_ready = true;     ///< on ranks: as far as they have compared it
   std::string m_stuck;
   std::chrono::steady_clock::time_point m_born = std::chrono::steady_clock::now();
   double m_prepare_seconds = 0;
-  double m_measure_seconds = 0;  ///< the rest of the time from birth to decision
+  std::chrono::steady_clock::time_point m_measuring_since;
+  double m_measure_seconds = 0;
   std::string m_gate = "none";
-  bool m_ungated = false;  ///< the device has a gate and a launch defeated it
+  bool m_ungated = false;                        ///< the device has a gate and a launch defeated it
+  std::vector<std::vector<std::int64_t>> m_own;  ///< by field index: samples before reduction
+  std::vector<RankMedian> m_medians;
   bool m_out_of_budget = false;
   bool m_throttled = false;
   bool m_progress = true;

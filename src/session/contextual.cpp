@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -108,14 +107,19 @@ struct ContextualCall::Impl final : Pass {
 
   // ---- one launch
   void answer(const Launcher& kernel, const Call& launch, Attempt& attempt) override;
-  void answer_untuned(const Launcher& kernel, const Call& call, Attempt& attempt);
-  static void run_first_working(const Launcher& kernel, Attempt& attempt);
+  [[nodiscard]] bool answered_untuned(const Launcher& kernel, const Call& call, Attempt& attempt);
+  static void run_first_working(const Launcher& kernel, Attempt& attempt,
+                                session::KeptChoice* kept);
+  [[nodiscard]] std::unique_ptr<session::KeptChoice> kept_choice(const Launcher& kernel,
+                                                                 const Call& call) const;
+  [[nodiscard]] std::string untuned_note(const Launcher& kernel, const Value& key) const;
   Context& context_of(const Launcher& kernel, const Call& call, Attempt& attempt);
   Tools& made_tools();
 
   // ---- passes
   void run_pass(const std::function<void(Pass&)>& outer);
   [[nodiscard]] std::string stuck();
+  [[nodiscard]] bool settled_between_passes();
   [[nodiscard]] bool settled_between_passes(const std::exception& error);
   void complete(const std::function<void(Pass&)>& outer);
   void tune(const std::function<void(Pass&)>& outer);
@@ -125,7 +129,7 @@ struct ContextualCall::Impl final : Pass {
   [[nodiscard]] Stream first_stream();
   void meet();
   void take_stock();
-  void compare_modes();
+  void compare_untuned();
   [[nodiscard]] bool another_pass();
   [[nodiscard]] bool between_passes();
   void agree_on_decisions();
@@ -143,13 +147,15 @@ struct ContextualCall::Impl final : Pass {
   /// launch another one. Not held while a pass runs.
   std::recursive_mutex mutex;
   std::unique_ptr<Tools> tools;
+  Stream stream;               ///< of a launch
   session::Contexts contexts;  ///< in an order that all ranks share
   std::size_t ordered = 0;     ///< how many of them are in it
   std::map<std::tuple<const Launcher*, Value, std::string, int>, FoundContext*> index;
   std::vector<Context*> launching;  ///< whose launch this thread is in, innermost last
   int idle_passes = -1;  ///< in a row, in which nothing but new keys came; the first is not one
-  std::set<std::string> untuned;  ///< what was answered without tuning, on ranks
-  std::string refused;            ///< the first launch that MODE=strict refused, on ranks
+  /// With MODE=off on ranks: what was launched, and among which candidates.
+  std::map<std::string, Value> untuned;
+  std::string broken;  ///< why the outer function left the last pass, on ranks
   bool final_pass = false;
   agree::Agreed agreed;  ///< on ranks
 };
@@ -165,21 +171,22 @@ ContextualCall::Impl::Tools& ContextualCall::Impl::made_tools() {
 /// From any thread of the outer call; launches are answered one at a time. What is launched while
 /// candidates are prepared is not: the launch that waits for that has the lock.
 void ContextualCall::Impl::answer(const Launcher& kernel, const Call& launch, Attempt& attempt) {
-  if (session::preparing()) return run_first_working(kernel, attempt);
+  if (session::preparing()) return run_first_working(kernel, attempt, nullptr);
   const std::lock_guard lock(mutex);
   if (RunClock::in_run()) RunClock::run_begins();  // the outer function is getting on
-  if (made_tools().settings.environment.mode != core::Mode::tune)
-    return answer_untuned(kernel, launch, attempt);
+  made_tools();
   Call call = launch;
   if (!call.stream.device) call.stream = host();
+  if (answered_untuned(kernel, call, attempt)) return;
   const auto found = index.find(
       {&kernel, call.key, std::string(call.stream.device->kind()), call.stream.device->index()});
   if (found == index.end() && final_pass)  // met only now: the next call tunes it
-    return run_first_working(kernel, attempt);
+    return run_first_working(kernel, attempt, nullptr);
   Context& context =
       found == index.end() ? context_of(kernel, call, attempt) : found->second->context;
   if (context.open())
     for (Context* outer : launching) outer->wait_for(context);
+  if (!launching.empty()) context.is_below(*launching.front());
   struct Launching {
     std::vector<Context*>& stack;
     ~Launching() { stack.pop_back(); }
@@ -191,50 +198,71 @@ void ContextualCall::Impl::answer(const Launcher& kernel, const Call& launch, At
 
 Context& ContextualCall::Impl::context_of(const Launcher& kernel, const Call& call,
                                           Attempt& attempt) {
-  if (call.stream.device->capturing(call.stream.handle))
+  const bool one_run =
+      tools->agreement.alone() && tools->settings.environment.mode != core::Mode::tune;
+  if (!one_run && call.stream.device->capturing(call.stream.handle))
     throw CaptureError(
         fmt::format("disttune: contextual call '{}' met kernel '{}' with a new key while its "
                     "stream is being captured; call it once before the capture. Key: {}",
                     name, kernel.spec().name, call.key.text()));
-  std::unique_ptr<session::KeptChoice> kept;
-  if (options.persist)
-    kept = std::make_unique<session::KeptChoice>(kernel, call, tools->settings, name);
   contexts.push_back(std::make_unique<FoundContext>(kernel, call, attempt, tools->settings,
-                                                    tools->agreement, tools->log, std::move(kept)));
+                                                    tools->agreement, tools->log,
+                                                    kept_choice(kernel, call)));
   index[{&kernel, call.key, std::string(call.stream.device->kind()), call.stream.device->index()}] =
       contexts.back().get();
   return contexts.back()->context;
 }
 
-/// MODE off, cached, strict and first: no passes, one answer a launch.
-void ContextualCall::Impl::answer_untuned(const Launcher& kernel, const Call& call,
-                                          Attempt& attempt) {
-  const core::Mode mode = tools->settings.environment.mode;
-  const auto& spec = kernel.spec();
-  if (!tools->agreement.alone())
-    untuned.insert(fmt::format("MODE={} {} {} {}", session::mode_text(mode), name, spec.name,
-                               call.key.text()));
-  if (mode == core::Mode::strict) {
-    const std::string why =
-        fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=strict forbids tuning",
-                    spec.name, call.key.text());
-    if (!tools->agreement.alone() && refused.empty()) refused = why;
-    throw NotTuned(why);
-  }
-  if (mode == core::Mode::cached)
-    observe::message(Level::warning,
-                     fmt::format("disttune: kernel '{}' is not tuned for key {}; MODE=cached runs "
-                                 "its first configuration",
-                                 spec.name, call.key.text()),
-                     fmt::format("cached {} {}", spec.name, call.key.text()));
-  if (mode == core::Mode::first) return run_first_working(kernel, attempt);
-  attempt.begin_visit(0, 1);
-  attempt.run(0);
+std::unique_ptr<session::KeptChoice> ContextualCall::Impl::kept_choice(const Launcher& kernel,
+                                                                       const Call& call) const {
+  if (!options.persist) return nullptr;
+  return std::make_unique<session::KeptChoice>(kernel, call, tools->settings, name);
 }
 
-void ContextualCall::Impl::run_first_working(const Launcher& kernel, Attempt& attempt) {
+/// What ranks have compared once; with a candidate's identity behind it: what they run.
+std::string ContextualCall::Impl::untuned_note(const Launcher& kernel, const Value& key) const {
+  return fmt::format("MODE={} {} {} {} ", session::mode_text(tools->settings.environment.mode),
+                     name, kernel.spec().name, key.text());
+}
+
+/// What needs neither a choice nor another pass: MODE off, MODE first alone, and what all ranks
+/// run already for want of a choice.
+bool ContextualCall::Impl::answered_untuned(const Launcher& kernel, const Call& call,
+                                            Attempt& attempt) {
+  const core::Mode mode = tools->settings.environment.mode;
+  const bool alone = tools->agreement.alone();
+  if (mode == core::Mode::tune || mode == core::Mode::strict) return false;
+  if (mode == core::Mode::first && alone) {
+    run_first_working(kernel, attempt, kept_choice(kernel, call).get());
+    return true;
+  }
+  const auto& space = kernel.spec().candidates;
+  const auto run = [&](std::size_t candidate) {
+    attempt.begin_visit(candidate, 1);
+    attempt.run(candidate);
+    return true;
+  };
+  if (mode == core::Mode::off) {
+    if (!alone) {
+      std::vector<Value> identities;
+      for (const Config& config : space) identities.push_back(config.identity());
+      untuned.emplace(untuned_note(kernel, call.key), Value::list(identities));
+      stream = call.stream;
+    }
+    return run(0);
+  }
+  if (alone) return false;
+  const std::string note = untuned_note(kernel, call.key);
+  for (std::size_t i = 0; i < space.size(); ++i)
+    if (tools->agreement.remembers(note + std::string(space[i].identity().text()))) return run(i);
+  return false;
+}
+
+void ContextualCall::Impl::run_first_working(const Launcher& kernel, Attempt& attempt,
+                                             session::KeptChoice* kept) {
   Field field(kernel.spec().candidates);
   field.prune(attempt);
+  if (kept != nullptr) kept->leave_out_crashed(field);
   for (const std::size_t i : field.open()) {
     try {
       attempt.begin_visit(field.space_index(i), 1);
@@ -252,28 +280,27 @@ void ContextualCall::Impl::run_pass(const std::function<void(Pass&)>& outer) {
   const session::Running running(*this, name);
   {
     const std::lock_guard lock(mutex);
-    for (const auto& f : contexts) f->context.next_pass();
+    for (const auto& f : contexts) f->context.next_pass(final_pass);
   }
   const WatchedRuns watched;
   outer(*this);
 }
 
-/// Why a kernel of the last pass had nothing left, or nothing allowed, to run on this rank; empty:
-/// none had.
+/// Why a kernel of the last pass had nothing left to run on this rank; empty: none had.
 std::string ContextualCall::Impl::stuck() {
   const std::lock_guard lock(mutex);
   if (!tools || tools->agreement.alone() || final_pass) return {};
-  if (!refused.empty()) return refused;
   for (const auto& f : contexts)
     if (!f->context.stuck().empty())
       return fmt::format("{}\n  (on rank {})", f->context.stuck(), tools->agreement.rank());
   return {};
 }
 
-/// With ranks "nothing works" is found on agreed data, and the same everywhere: what it made of the
-/// outer function on this rank is not told.
+/// The outer function has thrown. Where a kernel had nothing left to run, with ranks, that becomes
+/// the same error everywhere: what it made of the outer function on this rank is not told.
+bool ContextualCall::Impl::settled_between_passes() { return !(broken = stuck()).empty(); }
 bool ContextualCall::Impl::settled_between_passes(const std::exception& error) {
-  return dynamic_cast<const DeviceLost*>(&error) == nullptr && !stuck().empty();
+  return dynamic_cast<const DeviceLost*>(&error) == nullptr && settled_between_passes();
 }
 
 void ContextualCall::Impl::announce_failure(std::string_view why) noexcept {
@@ -293,7 +320,7 @@ void ContextualCall::Impl::complete(const std::function<void(Pass&)>& outer) {
   const bool found_any = !contexts.empty();
   lock.unlock();
   if (!tunes)
-    agreement.run([this] { compare_modes(); });
+    agreement.run([this] { compare_untuned(); });
   else if (found_any)
     agreement.run([&] { tune(outer); });
   // Where no other rank was needed: those that wait for this one hear that it is gone.
@@ -301,23 +328,26 @@ void ContextualCall::Impl::complete(const std::function<void(Pass&)>& outer) {
 }
 
 /// A rank that does not tune meets the handshake of those that do; once for each key, since ranks
-/// that all do not tune have nothing to say to each other.
-void ContextualCall::Impl::compare_modes() {
+/// that all do not tune have nothing to say to each other but what their first candidates are.
+void ContextualCall::Impl::compare_untuned() {
   const std::lock_guard lock(mutex);
   agree::Agreement& a = tools->agreement;
-  const bool known = std::ranges::all_of(untuned, [&](auto& met) { return a.remembers(met); });
-  if (!known) {
-    shake_hands();
-    for (const std::string& met : untuned) a.remember(met);
-    a.ended_alike();
-  }
-  if (!refused.empty()) throw NotTuned(refused);
+  if (std::ranges::all_of(untuned, [&](auto& met) { return a.remembers(met.first); })) return;
+  shake_hands();
+  std::vector<std::pair<Value, Value>> lists;
+  for (const auto& [met, candidates] : untuned) lists.emplace_back(Value(met), candidates);
+  a.same("kernels, keys and candidates of MODE=off", Value::dict(std::move(lists)));
+  for (const auto& [met, candidates] : untuned) a.remember(met);
+  a.ended_alike();
 }
 
 void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
-  const Stream stream = first_stream();
-  auto turn = DeviceTurn::take(*stream.device, stream.device->fingerprint(), true,
-                               tools->agreement.alone());
+  const bool tunes = tools->settings.environment.mode == core::Mode::tune;
+  const Stream first = first_stream();
+  std::unique_ptr<DeviceTurn> turn;
+  if (tunes)
+    turn = DeviceTurn::take(*first.device, first.device->fingerprint(), true,
+                            tools->agreement.alone());
   meet();
   while (another_pass()) {
     try {
@@ -327,7 +357,7 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
     }
   }
   agree_on_decisions();
-  const bool contended = turn == nullptr || turn->contended();
+  const bool contended = tunes && (turn == nullptr || turn->contended());
   turn.reset();
   publish(contended);
   // The first pass ran the winners already where nothing was left to decide.
@@ -337,7 +367,7 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
 
 Stream ContextualCall::Impl::first_stream() {
   const std::lock_guard lock(mutex);
-  return contexts.front()->stream;
+  return stream = contexts.front()->stream;
 }
 
 void ContextualCall::Impl::meet() {
@@ -356,7 +386,14 @@ bool ContextualCall::Impl::another_pass() {
 /// No context comes after that: a launch with a new key is left to the next call.
 void ContextualCall::Impl::agree_on_decisions() {
   const std::lock_guard lock(mutex);
-  tools->agreement.finish(decision_text());
+  agree::Agreement& agreement = tools->agreement;
+  for (const auto& f : contexts)
+    if (f->context.tuned()) f->context.know(agreement.medians(f->context.own_median_ns()));
+  agreement.finish(decision_text());
+  for (const auto& f : contexts)
+    if (f->context.makeshift())
+      agreement.remember(untuned_note(f->context.kernel(), f->context.key()) +
+                         std::string(f->context.winner_identity().text()));
   final_pass = true;
 }
 
@@ -375,17 +412,18 @@ void ContextualCall::Impl::take_stock() {
 /// True when another pass is needed.
 bool ContextualCall::Impl::between_passes() {
   for (const auto& f : contexts) f->context.collect();
-  if (!tools->agreement.alone())
-    session::settle_what_all_hold(tools->agreement, contexts, agreed, options.persist);
+  if (!tools->agreement.alone()) {
+    // MODE first takes what works, whatever was chosen.
+    if (tools->settings.environment.mode != core::Mode::first)
+      session::settle_what_all_hold(tools->agreement, contexts, agreed, options.persist);
+    session::compare_progress(tools->agreement, contexts);
+  }
   bool open = false;
   bool moved = false;
   for (const auto& f : contexts) {
     Context& c = f->context;
     if (!c.open()) continue;
-    if (!tools->agreement.alone() && c.waits_for_vote())
-      c.vote();
-    else if (c.batch_full())
-      c.reduce_and_advance();
+    c.step_between_passes();
     if (c.open() && c.starved()) warn_starved(c);
     moved |= c.moved();
     open |= c.open();
@@ -416,12 +454,15 @@ void ContextualCall::Impl::give_up_what_is_open() {
 
 void ContextualCall::Impl::shake_hands() {
   const auto* kept = contexts.empty() ? nullptr : contexts.front()->kept.get();
+  // As a call of a tuned launcher does at a group's first use: whichever meets which is told.
+  static_cast<void>(tools->agreement.shape(stream.device->fingerprint()));
   agreed = session::shake_hands(tools->agreement, name, tools->settings, options.persist,
                                 kept != nullptr ? kept->store_id() : 0);
 }
 
 void ContextualCall::Impl::compare_pass() {
-  if (!tools->agreement.alone()) session::compare_pass(tools->agreement, name, contexts, stuck());
+  if (!tools->agreement.alone())
+    session::compare_pass(tools->agreement, name, contexts, std::exchange(broken, {}));
 }
 
 void ContextualCall::Impl::warn_starved(const Context& c) const {
@@ -452,9 +493,10 @@ void ContextualCall::Impl::publish(bool contended) {
 std::string ContextualCall::Impl::decision_text() const {
   std::string text;
   for (const auto& f : contexts)
-    text +=
-        fmt::format("{} {} {}\n", f->context.kernel().spec().name, f->context.key().text(),
-                    f->context.decided() ? fmt::format("{}", f->context.winner()) : "undecided");
+    text += fmt::format("{} {} {}\n", f->context.kernel().spec().name, f->context.key().text(),
+                        f->context.decided() || f->context.makeshift()
+                            ? fmt::format("{}", f->context.winner())
+                            : "undecided");
   return text;
 }
 
@@ -464,7 +506,7 @@ ContextualCall::~ContextualCall() = default;
 Pass& ContextualCall::pass() noexcept { return *m_impl; }
 void ContextualCall::complete(const std::function<void(Pass&)>& outer) { m_impl->complete(outer); }
 void ContextualCall::abandon(std::string_view why) noexcept { m_impl->announce_failure(why); }
-bool ContextualCall::settled_by_complete() { return !m_impl->stuck().empty(); }
+bool ContextualCall::settled_by_complete() { return m_impl->settled_between_passes(); }
 void ContextualCall::note(std::string_view line) noexcept {
   const std::lock_guard lock(m_impl->mutex);
   if (m_impl->tools) m_impl->tools->log.line(line);

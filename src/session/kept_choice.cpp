@@ -26,7 +26,8 @@ KeptChoice::~KeptChoice() {
 
 std::optional<StoredChoice> KeptChoice::load(const Value& group) {
   m_target.key.group = group;
-  if (m_target.settings.environment.always_tune) return std::nullopt;
+  const auto& env = m_target.settings.environment;
+  if (env.always_tune && env.mode == core::Mode::tune) return std::nullopt;
   const auto lookup = m_target.store.load(m_target.launcher.spec.name, m_target.key);
   if (!lookup.record) return std::nullopt;
   std::string why;
@@ -69,7 +70,10 @@ void KeptChoice::save(const TuningRecord& tuning) {
   store::remove_files(m_remains);
 }
 
-const store::Remains& KeptChoice::remains() { return m_remains = m_target.remains(); }
+void KeptChoice::leave_out_crashed(Field& field) {
+  m_remains = m_target.remains();
+  if (!m_target.settings.environment.retry_crashed) session::leave_out_crashed(m_remains, field);
+}
 
 void KeptChoice::begins(const Value& candidate) {
   if (!m_journal && m_target.store.root())

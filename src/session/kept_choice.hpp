@@ -37,8 +37,8 @@ class KeptChoice {
   void save(const TuningRecord& tuning);
 
   // Alone only: ranks know the key's group when they have met.
-  /// What processes that died while they tuned this have left.
-  [[nodiscard]] const store::Remains& remains();
+  /// By what processes that died while they tuned this have left.
+  void leave_out_crashed(Field& field);
   /// A candidate is about to run, and has run: for who comes after a process that died in between.
   void begins(const Value& candidate);
   void ended(const Value& candidate, Status status, std::string_view reason) noexcept;

@@ -87,8 +87,11 @@ class Attempt {
     static_cast<void>(candidate);
     return std::nullopt;
   }
-  /// In a contextual call: ahead of the winner's first run, after those of a tuning.
-  virtual void before_final_run() {}
+  /// In a contextual call: names of the caller's data that `before_final_run` puts back.
+  [[nodiscard]] virtual std::vector<std::uintptr_t> data() { return {}; }
+  /// In a contextual call: ahead of the winner's first run in the last pass, and of the first one
+  /// on other data that runs of the tuning were given.
+  virtual void before_final_run(std::size_t candidate) { static_cast<void>(candidate); }
   virtual void drop_results() noexcept = 0;
   /// Publishes the choice to the front's memory table; called before other callers of the key wake.
   virtual void decided(std::size_t candidate) = 0;
