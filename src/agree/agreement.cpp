@@ -21,6 +21,11 @@ constexpr std::size_t k_chunk_words = std::size_t{1} << 17;
 /// Up to this many ranks medians travel in the last reduction, in slots of a fixed number.
 constexpr std::size_t k_median_slots = 64;
 
+std::string inner_failure(std::string_view why) {
+  return fmt::format("disttune: a call inside a cold call of this rank ended with an error: {}",
+                     why);
+}
+
 [[noreturn]] void raise(const detail::GroupState::Closed& closed) {
   const std::string why = closed.why + " (the group is closed since then; warm calls go on)";
   if (closed.kind == k_closed_by_timeout) throw GroupTimeout(why);
@@ -129,6 +134,11 @@ void Agreement::end(bool next_sequence) noexcept {
 
 void Agreement::abandon(std::string_view why) noexcept {
   if (alone() || m_over) return;
+  if (is_nested()) {
+    detail::GroupState& state = m_group->state();
+    const std::lock_guard lock(state.mutex);
+    if (!state.closed) state.closed = {k_closed_by_failure, inner_failure(why)};
+  }
   m_group->abandon(m_sequence, why);
   // Before the first collective the others need not have been in this call at all: the next one
   // has the same number, and entering it takes the announcement back.
@@ -155,8 +165,9 @@ void abandon_call(ProcessGroup& group, std::string_view why) noexcept {
   detail::GroupState& state = group.state();
   std::unique_lock lock(state.mutex);
   if (state.closed) return;
-  if (state.owner == std::this_thread::get_id()) {  // met inside that call: part of it
+  if (state.owner == std::this_thread::get_id()) {  // met inside that call: ends it too
     const std::uint64_t sequence = state.sequence;
+    state.closed = {k_closed_by_failure, inner_failure(why)};
     lock.unlock();
     group.abandon(sequence, why);
     return;
@@ -204,6 +215,11 @@ Wait Agreement::wait(std::string_view phase) const {
 
 void Agreement::max(std::span<std::int64_t> words, std::string_view phase) {
   if (m_over) throw Error("disttune: a step of a cold call on a group after that call has ended");
+  {
+    detail::GroupState& state = m_group->state();
+    const std::lock_guard lock(state.mutex);
+    if (state.closed) raise(*state.closed);  // by a call inside this one
+  }
   if (m_reductions == 0 && !is_nested()) m_group->withdraw(m_sequence);
   try {
     m_group->all_reduce_max(words, wait(phase));
