@@ -120,7 +120,14 @@ def checked_timeout(call: str, timeout: Any) -> float:
 
 
 def _check_kind(group: Any) -> None:
-    if group is None or group is LOCAL or isinstance(group, _core.ProcessGroup):
+    if group is None or group is LOCAL:
+        return
+    if isinstance(group, _core.ProcessGroup):
+        if not _core.group_is_made(group):
+            raise TypeError(
+                f"disttune: {type(group).__qualname__}.__init__ does not call "
+                "super().__init__(rank, size), so this disttune.ProcessGroup has no ranks"
+            )
         return
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is not None and group is c10d.GroupMember.NON_GROUP_MEMBER:
