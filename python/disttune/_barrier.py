@@ -31,6 +31,6 @@ def barrier(group: Any = None, timeout: float = 600.0) -> None:
         A rank is in another call; the group is closed then too.
     """
     seconds = checked_timeout("barrier", timeout)
-    seat = resolve_group(group)
+    seat = resolve_group(group, seconds)
     if seat is not None:
         _core.barrier(seat, seconds)

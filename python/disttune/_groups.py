@@ -43,6 +43,8 @@ _lock = threading.Lock()
 _default: list[Any] = [None]
 _seats: weakref.WeakKeyDictionary[Any, _core.ProcessGroup] = weakref.WeakKeyDictionary()
 _meetings: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
+#: Groups that are closed because their ranks did not meet, with what was said then.
+_closed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def set_default_group(group: Any) -> None:
@@ -93,7 +95,7 @@ def resolve_group(group: Any = None, timeout: float | None = None) -> _core.Proc
     ValueError
         The group was destroyed, or this rank is not a member of it.
     GroupTimeout
-        Not all ranks came.
+        Not all ranks came; the group is closed then.
     """
     if group is None:
         group = _default[0]
@@ -118,7 +120,14 @@ def checked_timeout(call: str, timeout: Any) -> float:
 
 
 def _check_kind(group: Any) -> None:
-    if group is None or group is LOCAL or isinstance(group, _core.ProcessGroup):
+    if group is None or group is LOCAL:
+        return
+    if isinstance(group, _core.ProcessGroup):
+        if not _core.group_is_made(group):
+            raise TypeError(
+                f"disttune: {type(group).__qualname__}.__init__ does not call "
+                "super().__init__(rank, size), so this disttune.ProcessGroup has no ranks"
+            )
         return
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is not None and group is c10d.GroupMember.NON_GROUP_MEMBER:
@@ -185,9 +194,15 @@ def _seat(group: Any, timeout: float) -> _core.ProcessGroup | None:
     with meeting:  # of this group: ranks may meet in several at once, from threads of their own
         seat = _seats.get(group)
         if seat is None:
+            if (why := _closed.get(group)) is not None:
+                raise _core.GroupTimeout(f"{why} (the group is closed since then)")
             store, prefix = _store_of(group, members, distributed, c10d)
             rank = distributed.get_group_rank(group, distributed.get_rank())
-            seat = _seats[group] = join(store, prefix, rank, len(members), timeout)
+            try:
+                seat = _seats[group] = join(store, prefix, rank, len(members), timeout)
+            except _core.GroupTimeout as late:
+                _closed[group] = str(late)
+                raise
     return seat
 
 

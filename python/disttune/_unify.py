@@ -55,7 +55,7 @@ def unify(
     if not isinstance(name, str):
         raise TypeError(f"disttune: unify(name={name!r}): a function's name is wanted")
     folder = None if store is None else checked_folder("store", store, "unify")
-    seat = resolve_group(group)
+    seat = resolve_group(group, seconds)
     if seat is None:
         return []
     changed = _core.unify(seat, folder, name, seconds)

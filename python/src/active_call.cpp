@@ -89,7 +89,9 @@ void put_all_back() noexcept {
     PyTypeObject* cls = w.cls();
     // Whoever wrapped ours meanwhile still reaches Triton's through it.
     if (!w.ours || cls == nullptr || own_run(cls) != w.ours.get()) continue;
-    if (!set_run(cls, w.own)) PyErr_WriteUnraisable(w.own);
+    or_stand_still([&] {
+      if (!set_run(cls, w.own)) PyErr_WriteUnraisable(w.own);
+    });
   }
 }
 

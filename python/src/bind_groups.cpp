@@ -87,7 +87,7 @@ class PythonGroup final : public ProcessGroup {
   nb::object call_if_there(const char* name, const Args&... args) {
     const Ref method = optional_attribute(self().ptr(), name);
     if (!method) return {};
-    return nb::handle(method.get())(args...);
+    return or_stand_still([&] { return nb::handle(method.get())(args...); });
   }
 };
 
@@ -147,8 +147,10 @@ void bind_roll_call(nb::module_& m) {
 }  // namespace
 
 ProcessGroup* group_pointer(PyObject* object) noexcept {
-  ProcessGroup* group = nullptr;
-  return nb::try_cast<ProcessGroup*>(nb::handle(object), group) ? group : nullptr;
+  const nb::handle handle(object);
+  // Of a subclass that has not called ours there is nothing to point to.
+  if (!nb::isinstance<ProcessGroup>(handle) || !nb::inst_ready(handle)) return nullptr;
+  return nb::inst_ptr<ProcessGroup>(handle);
 }
 
 void bind_groups(nb::module_& m) {
@@ -167,11 +169,17 @@ void bind_groups(nb::module_& m) {
       "`noted(sequence, what)`.",
       nb::is_weak_referenceable())
       .def(nb::init<int, int, std::vector<int>>(), nb::arg("rank"), nb::arg("size"),
-           nb::arg("ranks_per_node"))
+           nb::arg("ranks_per_node") = std::vector<int>(),
+           "`ranks_per_node`: how many ranks each node has, in any order, e.g. [8, 8]; empty: one "
+           "node. ValueError for a rank outside 0 … size - 1 or numbers that do not sum up to "
+           "`size`.")
       .def_prop_ro("rank", [](const ProcessGroup& g) { return g.rank(); })
       .def_prop_ro("size", [](const ProcessGroup& g) { return g.size(); })
       .def_prop_ro("ranks_per_node", [](const ProcessGroup& g) { return g.ranks_per_node(); });
   bind_roll_call(m);
+  m.def(
+      "group_is_made", [](nb::handle group) { return group_pointer(group.ptr()) != nullptr; },
+      nb::arg("group"), "Whether ProcessGroup.__init__ has run for it.");
   m.def(
       "barrier",
       [](ProcessGroup& group, double seconds) {

@@ -72,12 +72,6 @@ bool is_a(PyObject* exception, PyObject* type) {
   return type != nullptr && PyErr_GivenExceptionMatches(exception, type) != 0;
 }
 
-/// "type: message"; "type" where there is no message.
-std::string text_of(PyObject* exception) {
-  const std::string message = message_text(exception);
-  return type_name(Py_TYPE(exception)) + (message.empty() ? "" : ": " + message);
-}
-
 [[noreturn]] void throw_again(const Ref& exception) {
   std::string text = text_of(exception.get());
   set_exception(exception.get());
@@ -128,6 +122,11 @@ void add_error_classes(PyObject* module) {
       "The device has an error that nothing in this process can heal.");
   add(classes.warning, "DisttuneWarning", PyExc_UserWarning,
       "Something that tuning noticed and went on after.");
+}
+
+std::string text_of(PyObject* exception) {
+  const std::string message = message_text(exception);
+  return type_name(Py_TYPE(exception)) + (message.empty() ? "" : ": " + message);
 }
 
 Raised Raised::take(std::string text) {

@@ -58,6 +58,9 @@ class RunRaised final : public detail::CandidateFailed {
   Raised m_raised;
 };
 
+/// "type: message" of an exception; "type" where there is no message.
+[[nodiscard]] std::string text_of(PyObject* exception);
+
 /// Inside `catch (...)`: sets the Python exception that stands for the C++ one in flight.
 void set_from_current_exception() noexcept;
 /// Runs `body`, which returns a Ref, for a slot or method: null with an exception set when it

@@ -18,7 +18,7 @@ template <class Body>
 auto in_python(const Body& body) {
   const Gil gil;
   try {
-    return body();
+    return or_stand_still(body);
   } catch (nanobind::python_error& error) {
     error.restore();
   } catch (const ErrorSet&) {
@@ -34,13 +34,11 @@ void in_python_quietly(const Body& body) noexcept {
   if (Py_IsInitialized() == 0) return;
   const Gil gil;
   try {
-    body();
+    or_stand_still(body);
     return;
   } catch (nanobind::python_error& error) {
     error.restore();
   } catch (const ErrorSet&) {
-  } catch (const abi::__forced_unwind&) {
-    stand_still();
   } catch (...) {
     return;
   }
@@ -69,7 +67,7 @@ inline nanobind::object ask(nanobind::handle self, const char* name) {
   const Ref found = optional_attribute(self.ptr(), name);
   if (!found) return {};
   nanobind::object out = nanobind::borrow(found.get());
-  return PyCallable_Check(out.ptr()) != 0 ? out() : out;
+  return PyCallable_Check(out.ptr()) != 0 ? or_stand_still([&] { return out(); }) : out;
 }
 
 }  // namespace disttune::python

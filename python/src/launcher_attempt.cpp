@@ -117,7 +117,8 @@ void LauncherAttempt::restore() {
 
 void LauncherAttempt::give_back() noexcept {
   if (!m_guard) return;
-  const Ref done = Ref::steal(PyObject_CallMethod(m_guard.get(), "give_back", nullptr));
+  const Ref done = Ref::steal(
+      or_stand_still([&] { return PyObject_CallMethod(m_guard.get(), "give_back", nullptr); }));
   if (!done) PyErr_Clear();  // the exception that ended the tuning is the one to see
 }
 

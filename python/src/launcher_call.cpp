@@ -54,6 +54,21 @@ PyObject* run_chosen(LauncherState& state, Choice* found, const Arguments& argum
   return run_chosen(state, found, arguments, shape, options, objects);
 }
 
+/// The others may be in the group's first meeting, where nothing can be announced to them: a call
+/// that raises before it has looked for its group joins it for that. The exception that is set
+/// stays, but for an interrupt of the waiting: false.
+bool meet(PyObject* autotune_pg) {
+  const Raised raised = Raised::take();
+  try {
+    static_cast<void>(group_of(autotune_pg));
+  } catch (const ErrorSet&) {
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+    PyErr_Clear();
+  }
+  raised.restore();
+  return true;
+}
+
 [[gnu::noinline]] PyObject* call_stripped(PyObject* self, LauncherState& state,
                                           PyObject* const* args, Py_ssize_t positional,
                                           PyObject* keywords) {
@@ -63,8 +78,9 @@ PyObject* run_chosen(LauncherState& state, Choice* found, const Arguments& argum
     try {
       call.settle(state);
     } catch (const ErrorSet&) {
-      if (call.options().tune) return ended_early(call.options().group);
-      throw;
+      if (!call.options().tune) throw;
+      if (!meet(call.options().group)) return nullptr;
+      return ended_early(call.options().group);
     }
     if (!call.options().tune) {
       if (!state.fn) throw Error("disttune: this tuned function is being destroyed");
@@ -95,8 +111,7 @@ PyObject* ended_early(PyObject* autotune_pg) {
   const Raised raised = Raised::take();
   const GroupSeat seat = known_group(autotune_pg);
   if (seat.group != nullptr) {
-    const std::string why =
-        "it raised before it could be tuned: " + type_name(Py_TYPE(raised.exception()));
+    const std::string why = "it raised before it could be tuned: " + text_of(raised.exception());
     const NoGil released;
     detail::abandon_call(*seat.group, why);
   }

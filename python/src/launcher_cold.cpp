@@ -7,6 +7,7 @@
 #include "errors.hpp"
 #include "launcher.hpp"
 #include "launcher_attempt.hpp"
+#include "observe/observe.hpp"
 #include "records.hpp"
 #include "surroundings.hpp"
 
@@ -79,10 +80,12 @@ void warn_of_overwriting(const LauncherState& state, const Arguments& arguments)
   std::string names;
   for (const auto& [name, value] : state.overwritten(arguments))
     names += (names.empty() ? "'" : "', '") + message_text(name);
-  checked(PyErr_WarnFormat(error_classes().warning, 1,
-                           "disttune: %s() is called with %s' of the caller's instead of its "
-                           "tuning's; it is tuned for these values apart",
-                           state.name.c_str(), names.c_str()));
+  const std::string text = "disttune: " + state.name + "() is called with " + names +
+                           "' of the caller's instead of its tuning's; it is tuned for these "
+                           "values apart";
+  // Functions of two modules may share their name.
+  const std::string cause = state.session->spec().module + ": " + text;
+  Messages::around([&] { observe::message(Level::warning, text, cause); });
 }
 
 std::shared_ptr<LiveEntries> live_entries(const LauncherState& state) {

@@ -201,10 +201,14 @@ void LauncherState::take_fields(KeyObjects& out, const Arguments& arguments,
                    name.c_str(), field.parameter.get());
       throw ErrorSet{};
     }
+    if (field.steps.empty()) {
+      out.push(Ref::borrow(argument));
+      continue;
+    }
     Ref value;
     for (const Attribute& step : field.steps)
       value = checked(step.get(value ? value.get() : argument));
-    out.push(value ? std::move(value) : Ref::borrow(argument));
+    out.push(std::move(value));
   }
 }
 

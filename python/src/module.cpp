@@ -19,6 +19,7 @@ NB_MODULE(_core, m) {
   try {
     add_error_classes(m.ptr());
     nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+      if (!error) stand_still();  // none of C++: Python ends this thread
       try {
         std::rethrow_exception(error);
       } catch (...) {

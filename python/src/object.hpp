@@ -13,6 +13,27 @@
 
 namespace disttune::python {
 
+/// For a daemon thread that comes back to the interpreter after the end of the program. Until
+/// Python 3.13 the interpreter would unwind its stack there and then, through frames whose objects
+/// belong to an interpreter that is no more; from 3.14 on it stands still, and so does this.
+[[noreturn]] void stand_still() noexcept;
+
+/// Runs what may run Python code, and with it end this thread, below a frame that cannot be
+/// unwound: one that is noexcept, or catches everything.
+template <class Body>
+decltype(auto) or_stand_still(const Body& body) {
+  try {
+    return body();
+  } catch (const abi::__forced_unwind&) {
+    stand_still();
+  }
+}
+
+/// Whether the interpreter is gone altogether; while it ends, threads still have their state.
+[[nodiscard]] inline bool interpreter_is_gone() noexcept {
+  return Py_IsInitialized() == 0 && PyGILState_GetThisThreadState() == nullptr;
+}
+
 /// One owned reference; null is allowed.
 class Ref {
  public:
@@ -23,7 +44,13 @@ class Ref {
     std::swap(m_object, other.m_object);
     return *this;
   }
-  ~Ref() { Py_XDECREF(m_object); }
+  ~Ref() {
+    if (m_object == nullptr) return;
+    if (Py_REFCNT(m_object) == 1)
+      drop_last(m_object);
+    else
+      Py_DECREF(m_object);
+  }
 
   /// Takes over a reference that the caller owns.
   [[nodiscard]] static Ref steal(PyObject* object) noexcept {
@@ -38,26 +65,23 @@ class Ref {
   explicit operator bool() const noexcept { return m_object != nullptr; }
 
  private:
+  /// What dies may run Python code; and where the frame is unwound because this thread has been
+  /// ended, nothing may die, since the lock is another's.
+  static void drop_last(PyObject* object) noexcept;
+
   PyObject* m_object = nullptr;
 };
-
-/// For a daemon thread that comes back to the interpreter after the end of the program. Until
-/// Python 3.13 the interpreter would unwind its stack there and then, through frames whose objects
-/// belong to an interpreter that is no more; from 3.14 on it stands still, and so does this.
-[[noreturn]] void stand_still() noexcept;
 
 /// Holds the interpreter lock; for code that C++ threads reach.
 class Gil {
  public:
   Gil() noexcept {
-    try {
-      m_state = PyGILState_Ensure();
-    } catch (const abi::__forced_unwind&) {
-      stand_still();
-    }
+    if (interpreter_is_gone()) stand_still();
+    m_state = or_stand_still([] { return PyGILState_Ensure(); });
   }
   ~Gil() {
-    if (PyGILState_Check() == 0) stand_still();  // lost inside the scope, while it was unwound
+    // Lost inside the scope, while it was unwound.
+    if (interpreter_is_gone() || PyGILState_Check() == 0) stand_still();
     PyGILState_Release(m_state);
   }
   Gil(const Gil&) = delete;
@@ -72,11 +96,8 @@ class NoGil {
  public:
   NoGil() noexcept : m_thread(PyEval_SaveThread()) {}
   ~NoGil() {
-    try {
-      PyEval_RestoreThread(m_thread);
-    } catch (const abi::__forced_unwind&) {
-      stand_still();
-    }
+    if (interpreter_is_gone()) stand_still();
+    or_stand_still([&] { PyEval_RestoreThread(m_thread); });
   }
   NoGil(const NoGil&) = delete;
   NoGil& operator=(const NoGil&) = delete;
@@ -113,7 +134,8 @@ inline void checked(int status) {
   return checked(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
-/// str(object) for a message; never throws, never leaves an exception set.
+/// str(object) for a message; never throws, never leaves an exception set. Lone surrogates, which
+/// have no UTF-8, and NUL, which would end the text where it travels as a C string, become U+FFFD.
 [[nodiscard]] std::string message_text(PyObject* object) noexcept;
 /// `module.qualname` of a type, without `builtins.`.
 [[nodiscard]] std::string type_name(PyTypeObject* type) noexcept;

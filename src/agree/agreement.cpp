@@ -18,6 +18,8 @@ namespace {
 constexpr std::chrono::seconds k_drain{10};
 /// A broadcast is cut into pieces of this size, so that no single message is huge.
 constexpr std::size_t k_chunk_words = std::size_t{1} << 17;
+/// No record comes near this: a length beyond it was never a maximum of the ranks' lengths.
+constexpr std::int64_t k_most_bytes = std::int64_t{1} << 40;
 /// Up to this many ranks medians travel in the last reduction, in slots of a fixed number.
 constexpr std::size_t k_median_slots = 64;
 
@@ -249,6 +251,9 @@ void Agreement::broadcast(std::string& bytes, int root, std::optional<std::size_
   if (!size) {
     std::int64_t length = mine ? static_cast<std::int64_t>(bytes.size()) : k_nothing;
     max({&length, 1}, "broadcast length");
+    if (length < 0 || length > k_most_bytes)
+      throw Error(
+          fmt::format("disttune: the group's reduction is broken: {} bytes to broadcast", length));
     size = static_cast<std::size_t>(length);
   }
   if (mine && bytes.size() != *size)

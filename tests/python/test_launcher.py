@@ -14,6 +14,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 
 import disttune
@@ -274,6 +275,51 @@ def test_an_overwritten_argument_wins_and_is_a_key_of_its_own(clock):
     assert f(1, 7, autotune_allow_arg_overwrite=True) == (7, 4)
     assert len(calls) == 2
     assert dict(f.best_configs) == {1: {"block": 1, "warps": 4}}
+
+
+def test_an_overwritten_argument_is_warned_of_once_even_where_warnings_are_errors(clock):
+    @disttune.autotune([{"block": 1}, {"block": 2}], lambda x, block=0: x, timer=clock)
+    def warned(x, block):
+        clock.spend(block)
+        return block
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(disttune.DisttuneWarning, match="'block'"):
+            warned(1, block=7, autotune_allow_arg_overwrite=True)
+        assert warned(1, block=7, autotune_allow_arg_overwrite=True) == 7
+        assert warned(2, block=7, autotune_allow_arg_overwrite=True) == 7
+
+
+def test_the_search_for_a_world_does_not_lose_the_error_of_a_call(clock, monkeypatch):
+    f = disttune.autotune([{"c": 1}, {"c": 2}], lambda x: x, timer=clock)(
+        lambda x, c: clock.spend(c)
+    )
+    for name in ("first", "second"):  # a new module may be torch: it is looked for again
+        monkeypatch.setitem(sys.modules, name, sys)
+        with pytest.raises(ValueError, match="'c'"):
+            f(1, c=1)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("a\0b", "a\N{REPLACEMENT CHARACTER}b"),
+        ("\ud800x\udfff", "\N{REPLACEMENT CHARACTER}x\N{REPLACEMENT CHARACTER}"),
+        ("\uacf5 \ud7ff", "\uacf5 \ud7ff"),
+    ],
+)
+def test_all_of_a_failures_message_is_recorded(clock, message, text):
+    @disttune.autotune([{"b": 1}, {"b": 2}], None, timer=clock, name="f", version="1")
+    def f(b):
+        if b == 1:
+            raise ValueError(message)
+        clock.spend(b)
+
+    f()
+    (failed,) = [c for c in f.result().candidates if c.status != "ok"]
+    assert f"ValueError: {text}" in failed.reason
+    assert not failed.reason.endswith("ValueError: a")
 
 
 # ---- best_configs -------------------------------------------------------------------------------
@@ -937,6 +983,73 @@ else:
 
     assert outcome("leaves it behind") == (0, "", "")
     assert outcome() == (0, "['ok', 'ok']\n", "")
+
+
+ENDLESS = """
+import sys, threading, time, disttune
+from disttune import _core
+
+started = threading.Event()
+
+def for_ever(*_):
+    started.set()
+    while True:
+        time.sleep(0.001)  # not for time: each end of it asks for the lock that the end takes away
+
+class Seat(disttune.ProcessGroup):
+    def all_reduce_max(self, values, wait):
+        return for_ever() if sys.argv[1] == "collective" else values
+
+    def alive(self):
+        if sys.argv[1] == "sign":
+            for_ever()
+
+    def abandon(self, sequence, why):
+        pass
+
+class Failure(Exception):
+    __str__ = for_ever
+
+class Result:
+    __del__ = for_ever
+
+class Attempt:
+    run = property(for_ever)
+
+def fail(b):
+    raise Failure
+
+def tune(fn, key_fn=None):
+    f = disttune.autotune([{"b": 1}, {"b": 2}], key_fn, name="f", version="1")(fn)
+    f(autotune_pg=Seat(0, 2) if sys.argv[1] == "sign" else None)
+
+def decide():
+    _core.decide(_core.make_kernel("k", "m", [{"b": 1}], dict), 1, Attempt())
+
+work = {
+    "collective": lambda: disttune.barrier(Seat(0, 2)),
+    "key": lambda: tune(lambda b: b, for_ever),
+    "message": lambda: tune(fail),
+    "result": lambda: tune(lambda b: Result()),
+    "sign": lambda: tune(lambda b: b),
+    "attribute": decide,
+}
+threading.Thread(target=work[sys.argv[1]], daemon=True).start()
+started.wait()
+"""
+
+
+@pytest.mark.parametrize("place", ["collective", "sign", "key", "message", "result", "attribute"])
+def test_a_daemon_thread_may_be_left_in_any_code_of_the_callers(tmp_path, place):
+    environment = {**os.environ, "TRITON_DIST_AUTOTUNE_HOME": str(tmp_path / "store")}
+    done = subprocess.run(
+        [sys.executable, "-c", ENDLESS, place],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_preparation_that_calls_the_launcher_runs_its_default(clock, monkeypatch):

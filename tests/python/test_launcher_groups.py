@@ -60,7 +60,7 @@ def on_ranks(work, size=2):
         return [future.exception() or future.result() for future in futures], seats
 
 
-def make(store, costs, key_fn=lambda x: x, rank=0):
+def make(store, costs, key_fn=lambda x: x, rank=0, name="f"):
     clock = [1000]
 
     @disttune.autotune(
@@ -68,7 +68,7 @@ def make(store, costs, key_fn=lambda x: x, rank=0):
         key_fn,
         timer=lambda: clock[0],
         store=store / f"rank{rank}",
-        name="f",
+        name=name,
         version="1",
     )
     def f(x, c):
@@ -151,7 +151,7 @@ def test_a_key_function_that_raises_tells_the_others(tmp_path):
     results, seats = on_ranks(work)
     assert isinstance(results[0], disttune.PeerFailed)
     assert isinstance(results[1], ZeroDivisionError)
-    assert "ZeroDivisionError" in seats[1].said[0][1]
+    assert "ZeroDivisionError: mine" in seats[1].said[0][1]
 
 
 def test_a_collision_on_one_rank_is_told_to_the_others(tmp_path):
@@ -187,7 +187,8 @@ MISFITS = {
 @pytest.mark.parametrize(("args", "kwargs", "error"), MISFITS.values(), ids=MISFITS)
 def test_a_call_that_fails_ahead_of_the_session_tells_the_others(tmp_path, args, kwargs, error):
     def work(seat):
-        f = make(tmp_path, {1: 1, 2: 2, 3: 3}, disttune.key("x"), rank=seat.rank)
+        # A name of its own: a warning is given once a process.
+        f = make(tmp_path, {1: 1, 2: 2, 3: 3}, disttune.key("x"), rank=seat.rank, name="misfit")
         if seat.rank == 0:
             return f(5, autotune_pg=seat)
         return f(*args, autotune_pg=seat, **kwargs)
@@ -217,6 +218,41 @@ def test_what_is_no_group_is_refused(tmp_path):
     f = make(tmp_path, {1: 3, 2: 2, 3: 1})
     with pytest.raises(TypeError, match="3 is no group"):
         f(5, autotune_pg=3)
+
+
+def test_a_group_that_forgot_its_base_class_is_refused(tmp_path):
+    class Headless(disttune.ProcessGroup):
+        def __init__(self):
+            pass
+
+    calls = (
+        make(tmp_path, {1: 3, 2: 2, 3: 1}),
+        lambda _, autotune_pg: disttune.barrier(autotune_pg),
+        lambda _, autotune_pg: disttune.unify(autotune_pg),
+        lambda _, autotune_pg: disttune.measure(lambda: None, group=autotune_pg),
+        lambda _, autotune_pg: disttune.set_default_group(autotune_pg),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=r"Headless.*super\(\).__init__"):
+            call(5, autotune_pg=Headless())
+
+
+def test_a_group_of_one_node_need_not_say_so():
+    group = disttune.ProcessGroup(1, 2)
+    assert (group.rank, group.size, list(group.ranks_per_node)) == (1, 2, [2])
+
+
+@pytest.mark.parametrize("answer", [2**63 - 1, -(2**63), 2**41])
+def test_a_reduction_that_is_none_is_an_error_that_says_so(tmp_path, answer):
+    class Broken(disttune.ProcessGroup):
+        def all_reduce_max(self, values, wait):
+            return [answer] * len(values)
+
+        def abandon(self, sequence, why):
+            pass
+
+    with pytest.raises(disttune.Error, match="reduction is broken"):
+        disttune.unify(Broken(0, 2), store=tmp_path / "store")
 
 
 def test_barrier(tmp_path):

@@ -58,7 +58,7 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WO
 def two(tmp_path_factory):
     return run(
         "maxima old_keys forgotten slow failing pruning withdrawn alike out_of_step lengths notes "
-        "defaults tuned crossed absent".split(),
+        "defaults tuned crossed unannounced impatient absent".split(),
         2,
         tmp_path_factory.mktemp("two"),
         tcp=True,
@@ -192,6 +192,26 @@ def test_the_default_group_can_be_set_and_reset(two):
 def test_S42_a_rank_that_never_comes_is_named(two):
     assert two["absent"][0]["error"] == "GroupTimeout"
     assert "rank 1" in two["absent"][0]["text"]
+
+
+def test_a_group_that_did_not_meet_is_closed(two):
+    again = two["absent"][0]["again"]
+    assert again["error"] == "GroupTimeout"
+    assert "no arrival from rank 1 within 1 s" in again["text"]
+    assert "closed since then" in again["text"]
+
+
+def test_a_first_meeting_ends_with_the_timeout_of_the_call(two):
+    assert two["impatient"][0]["errors"] == ["GroupTimeout", "GroupTimeout"]
+
+
+def test_a_call_that_fails_ahead_of_the_first_meeting_is_named(two):
+    mine, others = two["unannounced"][1]["found"], two["unannounced"][0]["found"]
+    assert [found["error"] for found in mine] == ["ValueError", "ArithmeticError"]
+    assert [found["error"] for found in others] == ["PeerFailed", "PeerFailed"]
+    assert "rank 1" in others[0]["text"]
+    assert "ValueError: disttune: " in others[0]["text"]
+    assert "ArithmeticError: neither" in others[1]["text"]
 
 
 def test_every_rank_names_the_one_that_does_not_come(four):

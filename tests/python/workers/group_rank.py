@@ -224,7 +224,38 @@ def absent():
     group = dist.new_group(list(range(SIZE)))
     if RANK == 1:
         return {"error": None}
-    return error_of(lambda: resolve_group(group, timeout=1.0))
+    first = error_of(lambda: resolve_group(group, timeout=1.0))
+    again = error_of(lambda: resolve_group(group, timeout=1000.0))
+    return {**first, "again": again}
+
+
+def impatient():
+    """A barrier and a unification whose first meeting is to end after their own timeout."""
+    groups = [dist.new_group(list(range(SIZE))) for _ in range(2)]
+    if RANK == 1:
+        return {"errors": []}
+    return {
+        "errors": [
+            error_of(lambda: disttune.barrier(groups[0], timeout=1.0))["error"],
+            error_of(lambda: disttune.unify(groups[1], timeout=1.0))["error"],
+        ]
+    }
+
+
+class NoBool:
+    def __bool__(self):
+        raise ArithmeticError("neither")
+
+
+def unannounced():
+    """Rank 1 fails in the first call of a group, before it looks at what the call asks for."""
+    found = []
+    for given in ({"c": 1}, {"autotune": NoBool()}):
+        group = dist.new_group(list(range(SIZE)))
+        f = disttune.autotune([{"c": 1}, {"c": 2}], lambda x: x)(lambda x, c: c)
+        kwargs = given if RANK == 1 else {}
+        found.append(error_of(lambda f=f, k=kwargs, g=group: f(3, autotune_pg=g, **k)))
+    return {"found": found}
 
 
 def crossed():
