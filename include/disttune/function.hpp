@@ -66,8 +66,9 @@ struct CallOptions {
 /// Setters work on a temporary only, while the launcher is made. Movable, not copyable.
 ///
 /// What a launch throws that is no std::exception is taken for an interrupt: it ends the tuning and
-/// passes. Throws, besides what the launch throws: NoValidConfig, NotTuned, CaptureError, Disagreement,
-/// PeerFailed, GroupTimeout, DeviceLost; std::invalid_argument for an unknown option value.
+/// passes. Throws, besides what the launch throws: NoValidConfig, NotTuned, CaptureError,
+/// Disagreement, PeerFailed, GroupTimeout, DeviceLost; std::invalid_argument for an unknown option
+/// value.
 template <class Signature, class Key, class Launch>
 class Tuned {
   static_assert(sizeof(Launch) == 0,
