@@ -279,7 +279,8 @@ TEST_F(RankSession, AnInterruptOnOneRankIsNoCrashOfTheCandidateThatAnotherHadAtH
                              .version("1")
                              .store(ranks[static_cast<std::size_t>(g.rank())]->store);
       tuned.with({.group = &g})(8);
-      for (const auto& c : tuned.with({.group = &g}).result(8)->tunings[0].candidates)
+      const auto record = tuned.with({.group = &g}).result(8);
+      for (const auto& c : record->tunings[0].candidates)
         EXPECT_EQ(c.status, Status::ok) << c.reason;
     });
   };
