@@ -225,7 +225,8 @@ def test_S55_compilers_started_by_prepare_end_with_the_program(end: str, tmp_pat
     script = tmp_path / "compiling.py"
     script.write_text(
         textwrap.dedent("""
-            import os, subprocess, sys, disttune
+            import os, signal, subprocess, sys, disttune
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background
             now = [0]
             def launcher(block):
                 now[0] += 1000 * block
