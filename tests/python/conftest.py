@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import disttune
 import pytest
 
 
@@ -35,3 +36,15 @@ def store(tmp_path, monkeypatch):
 @pytest.fixture
 def clock() -> ScriptedClock:
     return ScriptedClock()
+
+
+@pytest.fixture
+def tune(clock):
+    """Contextual tuning on a scripted clock, with few runs."""
+
+    def make(n_warmup=1, n_repeat=2, **options):
+        return disttune.contextual_autotune(
+            n_warmup=n_warmup, n_repeat=n_repeat, timer=clock, cache="hot", **options
+        )
+
+    return make

@@ -31,16 +31,6 @@ def logs(tmp_path, monkeypatch):
     assert Autotuner.run is ORIGINAL_RUN, "Triton stayed patched"
 
 
-@pytest.fixture
-def tune(clock):
-    def make(n_warmup=1, n_repeat=2, **options):
-        return disttune.contextual_autotune(
-            n_warmup=n_warmup, n_repeat=n_repeat, timer=clock, cache="hot", **options
-        )
-
-    return make
-
-
 def log_text(logs):
     return (logs / "rank-0.log").read_text()
 

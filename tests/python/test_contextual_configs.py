@@ -5,7 +5,6 @@ import functools
 import pathlib
 import sys
 
-import disttune
 import pytest
 
 pytest.importorskip("triton")
@@ -17,16 +16,6 @@ from triton.runtime.autotuner import Autotuner, Config, Heuristics
 @pytest.fixture(autouse=True)
 def logs(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
-
-
-@pytest.fixture
-def tune(clock):
-    def make(n_warmup=1, n_repeat=2, **options):
-        return disttune.contextual_autotune(
-            n_warmup=n_warmup, n_repeat=n_repeat, timer=clock, cache="hot", **options
-        )
-
-    return make
 
 
 class Hook:

@@ -19,16 +19,6 @@ def logs(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
 
 
-@pytest.fixture
-def tune(clock):
-    def make(n_warmup=1, n_repeat=2, **options):
-        return disttune.contextual_autotune(
-            n_warmup=n_warmup, n_repeat=n_repeat, timer=clock, cache="hot", **options
-        )
-
-    return make
-
-
 class Own(Exception):
     """The caller's own, with more than a text."""
 

@@ -16,12 +16,6 @@
 namespace disttune::test {
 namespace {
 
-Space<Tile> tiles(std::initializer_list<int> blocks) {
-  std::vector<Tile> out;
-  for (const int b : blocks) out.push_back({.block = b});
-  return Space<Tile>(out);
-}
-
 /// Kernels that take a script's time, and whose launches are noted by kernel and block.
 class Contextual : public Session {
  protected:

@@ -11,12 +11,6 @@
 namespace disttune::test {
 namespace {
 
-Space<Tile> blocks(std::initializer_list<int> blocks) {
-  std::vector<Tile> out;
-  for (const int b : blocks) out.push_back({.block = b});
-  return Space<Tile>(out);
-}
-
 class ContextualTogether : public Session {
  protected:
   auto kernel(const std::string& name, const Space<Tile>& space) {
@@ -50,13 +44,13 @@ class ContextualTogether : public Session {
 TEST_F(ContextualTogether, WhatADecidedKernelChangesIsPutBackWhileOthersAreTuned) {
   int sum = 0;
   const auto adds = tuned_kernel(
-                        "adds", blocks({2, 1}), [](const int&) { return 0; },
+                        "adds", tiles({2, 1}), [](const int&) { return 0; },
                         [this](const Tile& t, int& into) {
                           clock.advance(std::chrono::nanoseconds(t.block));
                           ++into;
                         })
                         .before_each([](int& into) { into = 0; });
-  const auto longer = kernel("longer", blocks({4, 2, 3, 1}));
+  const auto longer = kernel("longer", tiles({4, 2, 3, 1}));
   std::vector<int> sums;
   contextual("step", options(), [&](int& into) {
     adds(into);
@@ -68,7 +62,7 @@ TEST_F(ContextualTogether, WhatADecidedKernelChangesIsPutBackWhileOthersAreTuned
 
 TEST_F(ContextualTogether, AllDataInWhichTheTuningLeftSomethingArePutBackOnce) {
   const auto adds = tuned_kernel(
-                        "adds", blocks({2, 1}), [](const std::vector<int>&, int*) { return 0; },
+                        "adds", tiles({2, 1}), [](const std::vector<int>&, int*) { return 0; },
                         [this](const Tile& t, std::vector<int>& into, int* count) {
                           clock.advance(std::chrono::nanoseconds(t.block));
                           ++into[0];
@@ -88,8 +82,8 @@ TEST_F(ContextualTogether, AllDataInWhichTheTuningLeftSomethingArePutBackOnce) {
 }
 
 TEST_F(ContextualTogether, AKernelOfWhichNothingWorksFailsTheCandidateThatLaunchesIt) {
-  const auto inner = kernel("inner", blocks({4, 2}));
-  const auto outer = above(inner, blocks({30, 10, 20}));
+  const auto inner = kernel("inner", tiles({4, 2}));
+  const auto outer = above(inner, tiles({30, 10, 20}));
   on_launch = [](const std::string&, int, int n) {
     if (n == 30) throw std::runtime_error("too large");
   };
@@ -99,8 +93,8 @@ TEST_F(ContextualTogether, AKernelOfWhichNothingWorksFailsTheCandidateThatLaunch
 }
 
 TEST_F(ContextualTogether, AnOuterFunctionMayFallBackWhereNothingWorks) {
-  const auto bad = kernel("bad", blocks({4, 2}));
-  const auto good = kernel("good", blocks({4, 2}));
+  const auto bad = kernel("bad", tiles({4, 2}));
+  const auto good = kernel("good", tiles({4, 2}));
   on_launch = [](const std::string& name, int, int) {
     if (name == "bad") throw std::runtime_error("no");
   };
@@ -119,9 +113,9 @@ TEST_F(ContextualTogether, AnOuterFunctionMayFallBackWhereNothingWorks) {
 }
 
 TEST_F(ContextualTogether, ALauncherKeepsNoSamplesInWhichAKernelTriedAnother) {
-  const auto k = kernel("k", blocks({4, 2, 8}));
+  const auto k = kernel("k", tiles({4, 2, 8}));
   const auto launcher = autotune(
-                            "launcher", blocks({1, 2}), [](int n) { return n; },
+                            "launcher", tiles({1, 2}), [](int n) { return n; },
                             [&](const Tile& t, int n) {
                               k(n);
                               clock.advance(std::chrono::nanoseconds(100 * (3 - t.block)));
@@ -141,7 +135,7 @@ TEST_F(ContextualTogether, ARecordSaysHowItWasMeasured) {
   auto device = std::make_shared<testing::ScriptedDevice>(device_clock);
   const auto k =
       tuned_kernel(
-          "k", blocks({4, 2}), [](int n) { return n; },
+          "k", tiles({4, 2}), [](int n) { return n; },
           [&](const Tile& t, int) { device->launch(std::chrono::microseconds(t.block)); })
           .on([&](int) {
             return Stream{device, nullptr};
@@ -161,7 +155,7 @@ TEST_F(ContextualTogether, ARecordSaysHowItWasMeasured) {
 }
 
 TEST_F(ContextualTogether, AFailuresReasonStaysOnItsLineOfTheLog) {
-  const auto k = kernel("k", blocks({4, 2}));
+  const auto k = kernel("k", tiles({4, 2}));
   on_launch = [](const std::string&, int block, int) {
     if (block == 4) throw std::runtime_error("one\r\ntwo \x1b[31mred");
   };
@@ -177,7 +171,7 @@ TEST_F(ContextualTogether, ModesThatDoNotTuneTakeTheStoredChoice) {
   with.persist = true;
   const auto run = [&] {
     launches.clear();
-    const auto k = kernel("k", blocks({4, 2}));  // as another process has it
+    const auto k = kernel("k", tiles({4, 2}));  // as another process has it
     contextual("step", with, [&] { k(1); })();
     return launches["k"];
   };
@@ -243,7 +237,7 @@ TEST_F(RanksTogether, WhatModeFirstRunsIsAgreedAndRemembered) {
   fails = [](int r, const std::string&, int block, int) { return r == 1 && block == 4; };
   EXPECT_EQ(said([&](ProcessGroup& g) {
               Rank& me = at(g.rank());
-              const auto k = kernel(g.rank(), "k", blocks({4, 2, 1}));
+              const auto k = kernel(g.rank(), "k", tiles({4, 2, 1}));
               const auto step = contextual("step", options(g), [&] {
                 ++me.passes;
                 k(1);
@@ -265,7 +259,7 @@ TEST_F(RanksTogether, ModesThatDoNotTuneCompareTheirCandidates) {
   for (const char* mode : {"off", "first", "cached", "strict"}) {
     set("MODE", mode);
     const std::string text = said([&](ProcessGroup& g) {
-      const auto k = kernel(g.rank(), "k", g.rank() == 0 ? blocks({4, 2}) : blocks({2, 4}));
+      const auto k = kernel(g.rank(), "k", g.rank() == 0 ? tiles({4, 2}) : tiles({2, 4}));
       contextual("step", options(g), [&] { k(1); })();
     });
     EXPECT_NE(text.find("candidates"), std::string::npos) << mode << text;
@@ -277,7 +271,7 @@ TEST_F(RanksTogether, ModesThatDoNotTuneTakeTheStoredChoice) {
   const auto run = [&] {
     for (auto& rank : ranks) rank.launches.clear();
     return said([&](ProcessGroup& g) {
-      const auto k = kernel(g.rank(), "k", blocks({4, 2}));
+      const auto k = kernel(g.rank(), "k", tiles({4, 2}));
       contextual("step", options(g, true), [&] { k(1); })();
     });
   };
@@ -298,9 +292,9 @@ TEST_F(RanksTogether, AKernelAboveAnotherIsComparedWithTheOtherDecidedForEachCan
     return n != 30 ? 500 : block == 2 ? 100 : 1000;
   };
   EXPECT_EQ(said([&](ProcessGroup& g) {
-              const auto inner = kernel(g.rank(), "inner", blocks({4, 2}));
+              const auto inner = kernel(g.rank(), "inner", tiles({4, 2}));
               const auto outer = tuned_kernel(
-                  "outer", blocks({30, 10, 20}), [](int n) { return n; },
+                  "outer", tiles({30, 10, 20}), [](int n) { return n; },
                   [&](const Tile& t, int) {
                     at(g.rank()).launches["outer"].push_back(t.block);
                     inner(t.block);
@@ -319,9 +313,9 @@ TEST_F(RanksTogether, AKernelAboveAnotherIsComparedWithTheOtherDecidedForEachCan
 TEST_F(RanksTogether, WhereNothingOfAKernelWorksOnOneRankTheCandidateAboveItFailsOnAll) {
   fails = [](int r, const std::string&, int, int n) { return r == 1 && n == 30; };
   EXPECT_EQ(said([&](ProcessGroup& g) {
-              const auto inner = kernel(g.rank(), "inner", blocks({4, 2}));
+              const auto inner = kernel(g.rank(), "inner", tiles({4, 2}));
               const auto outer = tuned_kernel(
-                  "outer", blocks({10, 30, 20}), [](int n) { return n; },
+                  "outer", tiles({10, 30, 20}), [](int n) { return n; },
                   [&](const Tile& t, int) {
                     at(g.rank()).launches["outer"].push_back(t.block);
                     inner(t.block);
@@ -336,8 +330,8 @@ TEST_F(RanksTogether, WhereNothingOfAKernelWorksOnOneRankTheCandidateAboveItFail
 TEST_F(RanksTogether, AnOuterFunctionMayFallBackWhereNothingWorksOnOneRank) {
   fails = [](int r, const std::string& name, int, int) { return r == 1 && name == "bad"; };
   EXPECT_EQ(said([&](ProcessGroup& g) {
-              const auto bad = kernel(g.rank(), "bad", blocks({4, 2}));
-              const auto good = kernel(g.rank(), "good", blocks({4, 2}));
+              const auto bad = kernel(g.rank(), "bad", tiles({4, 2}));
+              const auto good = kernel(g.rank(), "good", tiles({4, 2}));
               contextual("step", options(g), [&] {
                 try {
                   bad(1);
@@ -360,9 +354,9 @@ TEST_F(RanksTogether, AGroupsFirstUseNamesACallOfAnotherKind) {
   };
   EXPECT_EQ(
       said([&](ProcessGroup& g) {
-        const auto k = kernel(g.rank(), "k", blocks({4, 2}));
+        const auto k = kernel(g.rank(), "k", tiles({4, 2}));
         const auto launcher = autotune(
-                                  "launcher", blocks({1, 2}), [](int n) { return n; },
+                                  "launcher", tiles({1, 2}), [](int n) { return n; },
                                   [&](const Tile& t, int) {
                                     at(g.rank()).clock.advance(std::chrono::nanoseconds(t.block));
                                   })

@@ -27,6 +27,12 @@ struct Tile {
   static constexpr auto tuned = disttune::fields(disttune::field("BLOCK", &Tile::block));
 };
 
+inline Space<Tile> tiles(std::initializer_list<int> blocks) {
+  std::vector<Tile> out;
+  for (const int b : blocks) out.push_back({.block = b});
+  return Space<Tile>(out);
+}
+
 /// Warnings while it lives.
 class Warnings {
  public:
