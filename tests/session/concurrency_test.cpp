@@ -104,24 +104,23 @@ TEST_F(Concurrency, AnInterruptedWaiterDoesNotGiveBackTheTurnOfAnother) {
   };
   std::promise<void> waited;
   std::promise<void> started;
-  bool first = true;
+  constexpr int k_visits = 2 * 15;  // runs of a key while it is tuned; one more follows
+  int seen = 0;
   std::atomic<bool> tuning{true};
   const auto a = make("a", [&](int block) {
-    if (std::exchange(first, false)) {
+    if (++seen == 1) {
       started.set_value();
       waited.get_future().wait();
     }
     clock.advance(std::chrono::nanoseconds(1000 * block));
+    if (seen == k_visits) tuning = false;
   });
   std::atomic<bool> beside{false};
   const auto b = make("b", [&](int block) {
     beside = beside || tuning;
     clock.advance(std::chrono::nanoseconds(1000 * block));
   });
-  std::thread tuner([&] {
-    a(8);
-    tuning = false;
-  });
+  std::thread tuner([&] { a(8); });
   started.get_future().wait();
   std::thread([&] {
     stop = true;

@@ -59,14 +59,17 @@ class RankSession : public Session {
     return last;
   }
 
-  /// A process that dies while it runs the candidate on rank 1.
+  /// A process that dies while it runs the candidate: on rank 1, with the others as far as that.
   void leave_crash(const std::string& store, const Value& candidate) {
     if (const pid_t child = ::fork(); child == 0) {
       fails = nullptr;
       testing::Ranks alone(k_ranks);
+      std::barrier together(k_ranks);
       rank_cost = [&](int r, int block) -> std::int64_t {
-        if (r == 1 && to_config(Tile{block}).identity() == candidate) ::_exit(9);
-        return 1000;
+        if (to_config(Tile{block}).identity() != candidate) return 1000;
+        together.arrive_and_wait();
+        if (r == 1) ::_exit(9);
+        for (;;) ::pause();
       };
       for (int r = 0; r < k_ranks; ++r) ranks[static_cast<std::size_t>(r)]->store = store;
       call({{3}, {1}, {2}}, alone);
