@@ -24,7 +24,7 @@ cpp_tests() {
 
 mkdir -p build
 run "C++ tests" cpp_tests
-run "Python tests" "$python" -m pytest -q tests/python
+run "Python tests" env DISTTUNE_BUILD="$PWD/build/test" "$python" -m pytest -q tests/python
 
 if ((${#failed[@]})); then fail "failed: ${failed[*]}"; fi
 say "all tests passed"

@@ -97,7 +97,7 @@ void add(Remains& out, JournalContent journal, Owner owner) {
 
 void read_one(const Found& found, const Value& key_text, const Value& policy, const ProcessId& self,
               Remains& out) {
-  const FileContent content = read_file(found.file, k_largest_journal);
+  FileContent content = read_file(found.file, k_largest_journal);
   if (content.state != FileState::read) return;
   std::optional<JournalContent> journal = read_journal(content.text, policy);
   if (!journal) {
@@ -108,6 +108,11 @@ void read_one(const Found& found, const Value& key_text, const Value& policy, co
   if (journal->key != key_text.text()) return;
   const Owner owner = owner_of(found, journal->process, self);
   if (owner == Owner::lives) return;
+  // It may have ended since the reading, and has then said its last word, or decided the key.
+  content = read_file(found.file, k_largest_journal);
+  if (content.state != FileState::read) return;
+  journal = read_journal(content.text, policy);
+  if (!journal || journal->key != key_text.text()) return;
   out.files.push_back(found.file);
   add(out, std::move(*journal), owner);
 }

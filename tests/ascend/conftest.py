@@ -49,6 +49,7 @@ def store(tmp_path, monkeypatch):
         if name.startswith("TRITON_DIST_AUTOTUNE_"):
             monkeypatch.delenv(name)
     folder = tmp_path / "store"
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the locks of devices: no other tuning's
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_HOME", str(folder))
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
     return folder

@@ -50,7 +50,7 @@ def guide_call():
 
 def slowest():
     """A fast candidate that is slow on one rank loses; the launcher communicates over HCCL."""
-    times = {"a": 60_000, "b": 150_000 if RANK == SIZE - 1 else 500, "c": 5_000}
+    times = {"a": 400_000, "b": 800_000 if RANK == SIZE - 1 else 500, "c": 5_000}
 
     @disttune.autotune([{"c": c} for c in "abc"], lambda x: x.shape, ignore=["times", "RANK"])
     def launch(x, c):
@@ -75,7 +75,7 @@ def failing_one():
     def launch(x, c):
         if c == "b" and RANK == SIZE - 1:
             raise RuntimeError("no room on this rank")
-        busy({"a": 60_000, "b": 500, "c": 5_000}[c])
+        busy({"a": 400_000, "b": 500, "c": 5_000}[c])
 
     x = torch.ones(4, device="npu")
     launch(x, autotune_pg=dist.group.WORLD)
@@ -92,7 +92,7 @@ def contextual():
 
 def contextual_slowest():
     passes = []
-    times = {64: 60_000, 128: 150_000 if RANK == SIZE - 1 else 500, 256: 5_000}
+    times = {64: 400_000, 128: 800_000 if RANK == SIZE - 1 else 500, 256: 5_000}
 
     @triton.jit
     def fill_kernel(y_ptr, n, BLOCK: triton.language.constexpr):

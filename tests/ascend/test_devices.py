@@ -38,7 +38,7 @@ def test_the_tensors_device_is_timed_and_the_current_one_stays(runtime, report):
     torch.npu.set_device(0)
 
     def launch(x, c):
-        busy(runtime, {"a": 4000, "b": 1000}[c], x.device)
+        busy(runtime, {"a": 200_000, "b": 1000}[c], x.device)
 
     tuned = make(launch)
     x = torch.ones(8, device="npu:1")
@@ -48,7 +48,7 @@ def test_the_tensors_device_is_timed_and_the_current_one_stays(runtime, report):
     assert record.gate == "value_wait"
     assert record.winner == {"c": "b"}
     for candidate in record.candidates:
-        assert all(ns >= {"a": 4e6, "b": 1e6}[candidate.config["c"]] for ns in candidate.samples_ns)
+        assert all(ns >= {"a": 2e8, "b": 1e6}[candidate.config["c"]] for ns in candidate.samples_ns)
     assert torch.npu.current_device() == 0
     assert report()["misuse"] == misuse
 
@@ -58,7 +58,7 @@ def test_a_side_stream_is_the_one_that_is_timed(runtime):
 
     def launch(x, c):
         seen.add(torch.npu.current_stream().npu_stream)
-        busy(runtime, {"a": 4000, "b": 1000}[c])
+        busy(runtime, {"a": 200_000, "b": 1000}[c])
 
     tuned = make(launch)
     x = torch.ones(8, device="npu")
@@ -71,7 +71,7 @@ def test_a_side_stream_is_the_one_that_is_timed(runtime):
     assert record.gate == "value_wait"
     assert record.winner == {"c": "b"}
     for candidate in record.candidates:
-        assert all(ns >= {"a": 4e6, "b": 1e6}[candidate.config["c"]] for ns in candidate.samples_ns)
+        assert all(ns >= {"a": 2e8, "b": 1e6}[candidate.config["c"]] for ns in candidate.samples_ns)
 
 
 def test_work_forked_to_another_stream_and_joined_is_in_the_sample(runtime):
@@ -79,7 +79,7 @@ def test_work_forked_to_another_stream_and_joined_is_in_the_sample(runtime):
         own, other = torch.npu.current_stream(), torch.npu.Stream()
         other.wait_stream(own)
         with torch.npu.stream(other):
-            busy(runtime, {"a": 5000, "b": 1000}[c])
+            busy(runtime, {"a": 200_000, "b": 1000}[c])
         own.wait_stream(other)
 
     tuned = make(launch)
@@ -89,14 +89,14 @@ def test_work_forked_to_another_stream_and_joined_is_in_the_sample(runtime):
     assert record.gate == "value_wait"
     assert record.winner == {"c": "b"}
     for candidate in record.candidates:
-        assert all(ns >= {"a": 5e6, "b": 1e6}[candidate.config["c"]] for ns in candidate.samples_ns)
+        assert all(ns >= {"a": 2e8, "b": 1e6}[candidate.config["c"]] for ns in candidate.samples_ns)
 
 
 def test_another_thread_tunes_on_its_own_current_device(runtime):
     found = []
 
     def launch(x, c):
-        busy(runtime, {"a": 3000, "b": 500}[c], x.device)
+        busy(runtime, {"a": 200_000, "b": 500}[c], x.device)
 
     tuned = make(launch)
 
@@ -146,7 +146,7 @@ def test_an_event_call_that_fails_once_leaves_a_choice(runtime, fail_next, api):
     armed = []
 
     def launch(x, c):
-        busy(runtime, {"a": 2000, "b": 500}[c])
+        busy(runtime, {"a": 200_000, "b": 500}[c])
         if not armed:
             armed.append(True)
             fail_next(api, 107006 if api == "aclrtEventElapsedTime" else 507000)
@@ -203,13 +203,13 @@ except disttune.DeviceLost as error:
 
 
 def test_a_task_that_never_ends_is_an_error_within_bounds(run_program, store):
-    ended = run_program(HANGS, TRITON_DIST_AUTOTUNE_TIMEOUT="1")
+    ended = run_program(HANGS, TRITON_DIST_AUTOTUNE_TIMEOUT="5")
     assert "ended DeviceLost" in ended.process.stdout
     assert '[1] c="b"' in ended.process.stdout
     assert "never ends" in ended.process.stdout
     assert list(store.glob("*/*.json")) == []
     # The next process leaves the candidate alone, and says so.
-    again = run_program(HANGS, TRITON_DIST_AUTOTUNE_TIMEOUT="1", HANG="no")
+    again = run_program(HANGS, TRITON_DIST_AUTOTUNE_TIMEOUT="5", HANG="no")
     assert "ended None" in again.process.stdout
     assert "statuses ['ok', 'timed_out', 'ok']" in again.process.stdout
 

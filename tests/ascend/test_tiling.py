@@ -34,8 +34,22 @@ def put_back():
     assert (AutoTilingTuner.run, Autotuner.run) == RUN
 
 
+class Clock:
+    """A clock in nanoseconds that launches advance."""
+
+    now = 1_000
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
-def launches(runtime, monkeypatch):
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def launches(clock, monkeypatch):
     """Tiles of the launches so far; the farther from FASTEST, the longer the kernel."""
     tiles = []
 
@@ -43,8 +57,7 @@ def launches(runtime, monkeypatch):
         if warmup:
             return
         tiles.append(XBLOCK)
-        handle = torch.npu.current_stream().npu_stream
-        runtime.npu_contract_busy(handle, 300 + abs(XBLOCK - FASTEST))
+        clock.now += 1000 * (300 + abs(XBLOCK - FASTEST))
 
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
@@ -79,10 +92,10 @@ def closest(tiles):
     return min(abs(tile - FASTEST) for tile in tiles)
 
 
-def test_generated_configurations_are_driven(launches):
+def test_generated_configurations_are_driven(launches, clock):
     tuned = triton.autotune(configs=[], key=["n"], hints=HINTS)(make_kernel())
     assert type(tuned) is AutoTilingTuner
-    outer, passes = outer_of(tuned)
+    outer, passes = outer_of(tuned, timer=clock)
     call = arguments(1 << 16)
     outer(*call)
 
@@ -103,9 +116,9 @@ def test_generated_configurations_are_driven(launches):
     assert passes.count(1) == len(passes)
 
 
-def test_configurations_are_generated_for_each_key(launches):
+def test_configurations_are_generated_for_each_key(launches, clock):
     tuned = triton.autotune(configs=[], key=["n"], hints=HINTS)(make_kernel())
-    outer, _ = outer_of(tuned)
+    outer, _ = outer_of(tuned, timer=clock)
     numbers = {}
     for n in (1 << 16, 1 << 20):
         outer(*arguments(n))
@@ -114,9 +127,9 @@ def test_configurations_are_generated_for_each_key(launches):
     assert numbers[1 << 16] != numbers[1 << 20]
 
 
-def test_a_single_generated_configuration(launches):
+def test_a_single_generated_configuration(launches, clock):
     tuned = triton.autotune(configs=[], key=["n"], hints=HINTS)(make_kernel())
-    outer, passes = outer_of(tuned)
+    outer, passes = outer_of(tuned, timer=clock)
     outer(*arguments(4096))
     assert len(tuned.gen_configs) == 1
     assert len(set(launches)) == 1
@@ -124,23 +137,23 @@ def test_a_single_generated_configuration(launches):
     assert len(passes) <= 2
 
 
-def test_user_configurations_join_the_generated_ones(launches):
+def test_user_configurations_join_the_generated_ones(launches, clock):
     user = triton.Config({"XBLOCK": FASTEST, "XBLOCK_SUB": 256})
     tuned = triton.autotune(configs=[user], key=["n"], hints=HINTS)(make_kernel())
-    outer, _ = outer_of(tuned)
+    outer, _ = outer_of(tuned, timer=clock)
     outer(*arguments(1 << 20))
     assert user in tuned.configs_timings
     assert len(tuned.configs_timings) > 1
     assert tile_of(tuned.best_config) == FASTEST
 
 
-def test_a_kernel_of_each_class_in_one_call(launches):
+def test_a_kernel_of_each_class_in_one_call(launches, clock):
     configs = [triton.Config({"XBLOCK": b, "XBLOCK_SUB": 256}) for b in (256, FASTEST, 4096)]
     plain = triton.autotune(configs=configs, key=["n"])(make_kernel())
     tiling = triton.autotune(configs=[], key=["n"], hints=HINTS)(make_kernel())
     assert type(plain) is Autotuner
 
-    @disttune.contextual_autotune(n_repeat=2, n_warmup=1, cache="hot")
+    @disttune.contextual_autotune(n_repeat=2, n_warmup=1, cache="hot", timer=clock)
     def outer(*args):
         plain[grid](*args)
         tiling[grid](*args)
@@ -160,8 +173,8 @@ def test_in_the_interpreter(monkeypatch):
     assert len(tuned.cache) == 1
 
 
-def test_a_launch_without_tensors_is_the_tuners_own_error(launches):
+def test_a_launch_without_tensors_is_the_tuners_own_error(launches, clock):
     tuned = triton.autotune(configs=[], key=["n"], hints=HINTS)(make_kernel())
-    outer, _ = outer_of(tuned)
+    outer, _ = outer_of(tuned, timer=clock)
     with pytest.raises(NotImplementedError, match="non-Tensor"):
         outer(1, 2, 3, 4096)

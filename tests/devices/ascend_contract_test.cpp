@@ -136,6 +136,7 @@ TEST_F(AscendContract, SamplesAreTheStreamsOwnTime) {
 TEST_F(AscendContract, WithoutTheGateHostTimeIsInTheSample) {
   auto timer = open();
   timer->start(0);
+  ASSERT_TRUE(timer->synchronize(in(20s)));  // the mark has been taken
   std::this_thread::sleep_for(100ms);
   busy(1ms);
   timer->stop(0);

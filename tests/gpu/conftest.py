@@ -14,6 +14,7 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the locks of devices: no other tuning's
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_HOME", str(tmp_path / "store"))
     monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "logs"))
     yield tmp_path / "store"

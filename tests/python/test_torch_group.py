@@ -18,10 +18,11 @@ WORKER = pathlib.Path(__file__).parent / "workers" / "group_rank.py"
 
 def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WORKER):
     """Start ``size`` ranks; return what each said, by scenario and rank (a killed one: nothing)."""
+    port = socket.socket()  # bound, not listening, until the ranks are gone: nobody else gets it
     if tcp:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            init = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port.bind(("127.0.0.1", 0))
+        init = f"tcp://127.0.0.1:{port.getsockname()[1]}"
     else:
         init = f"file://{tmp_path}/store"
     environment = {**os.environ, "TRITON_DIST_AUTOTUNE_HOME": str(tmp_path / "records")}
@@ -51,6 +52,7 @@ def run(scenarios, size, tmp_path, tcp=False, stopped=None, limit=240, worker=WO
         for process in ranks:
             process.kill()
             process.wait()
+        port.close()
 
 
 # Starting a process costs far more than a scenario, so those that leave the ranks alive share one.
@@ -146,7 +148,7 @@ def test_a_store_that_hangs_ends_in_a_timeout(tmp_path):
 
 def test_S45_signs_of_life_keep_the_others_waiting(two):
     assert [two["slow"][r]["error"] for r in range(2)] == [None, None]
-    assert two["slow"][0]["seconds"] > 1.5
+    assert two["slow"][0]["seconds"] > 3.0
 
 
 @both

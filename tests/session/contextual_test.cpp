@@ -540,9 +540,9 @@ TEST_F(Contextual, TimedLaunchesAreColdAndGated) {
     const auto log = device->log();
     return std::ranges::count_if(log, [&](const auto& l) { return l.starts_with(what); });
   };
-  EXPECT_EQ(count("flush"), 2);
-  EXPECT_EQ(count("hold"), 2);
-  EXPECT_EQ(count("release"), 2);
+  EXPECT_GE(count("hold"), 2);  // a launch that the gate's bound overtook is taken again
+  EXPECT_EQ(count("flush"), count("hold"));
+  EXPECT_EQ(count("release"), count("hold"));
   // By device time block 1 wins, though its launches take the host longer.
   device->clear_log();
   k(1);

@@ -292,8 +292,9 @@ TEST_F(Front, MeasureHasTheHostTimeOfEachSample) {
   options.stream = Stream{device, nullptr};
   int n = 0;
   const Measurement m = measure([&] { device->launch(std::chrono::microseconds(++n)); }, options);
-  EXPECT_EQ(n, 4) << "one was taken again";
-  EXPECT_EQ(m.samples_ns, (std::vector<std::int64_t>{4000, 2000, 3000}));
+  EXPECT_GE(n, 4) << "one was taken again";  // and any that the gate's bound overtook
+  ASSERT_EQ(m.samples_ns.size(), 3u);
+  for (const std::int64_t ns : m.samples_ns) EXPECT_TRUE(ns >= 2000 && ns % 1000 == 0) << ns;
   EXPECT_EQ(m.host_ns.size(), m.samples_ns.size());
 }
 

@@ -296,8 +296,36 @@ TEST_F(JournalTest, JournalWithoutAReadableOwnerIsLeftAloneForTenMinutes) {
   EXPECT_TRUE(remains().crashed.empty());
 }
 
+TEST_F(JournalTest, WhatAProcessNotesBeforeItsEndIsReadHoweverLateItEnds) {
+  die_at_candidate_2();
+  const fs::path file = m_record.parent_path() / names()[0];
+  const std::string last = end_line(candidate(2), Status::ok, "", std::vector<std::int64_t>{7});
+  const Faults faults;
+  static FileCalls calls;
+  static std::function<void()> meanwhile;
+  calls = file_calls();
+  int opened = 0;
+  file_calls().open = [](const char* path, int flags, unsigned mode) {
+    if (std::string_view(path).find(".journal-") != std::string_view::npos) meanwhile();
+    return calls.open(path, flags, mode);
+  };
+  meanwhile = [&] {  // between the first reading and the question whether the process lives
+    if (++opened == 2) std::ofstream(file, std::ios::app) << last;
+  };
+  EXPECT_TRUE(remains().crashed.empty());
+  opened = 0;
+  meanwhile = [&] {
+    if (++opened == 2) fs::remove(file);  // it has decided the key
+  };
+  EXPECT_TRUE(remains().crashed.empty());
+  EXPECT_TRUE(remains().files.empty());
+}
+
 TEST_F(JournalTest, CandidateThatEndedForAnotherRankOfTheJobStillCrashed) {
   die_at_candidate_2();
+  // Not begun before the other, whatever second the clock stood at.
+  const fs::path file = m_record.parent_path() / names()[0];
+  write_text(file, std::regex_replace(read_text(file), std::regex("\"20[0-9]{2}-"), "\"2999-"));
   in_child(0, [&] {
     Journal journal(m_record, m_key, m_policy);
     journal.begin(candidate(2));

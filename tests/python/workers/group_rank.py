@@ -96,14 +96,17 @@ def old_keys():
 
 def forgotten():
     seat = fresh()
+    seat.alive()  # its key is there from now on, not only once somebody was slow
+    dist.barrier()
     store = dist.distributed_c10d._get_default_store()
     counts = []
     for call in range(1, 40):
         reduce(seat, [RANK], call)
         if call in (20, 39):
             reduce(seat, [0], call, "pause")
-            time.sleep(0.2)
+            seat.linger()  # rank 0: until the others have deleted theirs
             counts.append(store.num_keys())
+            dist.barrier()  # nobody goes on, and writes, before that
     return {"counts": counts}
 
 
@@ -137,10 +140,10 @@ def slow():
     seat = fresh()
     reduce(seat, [RANK], 1)
     if RANK == 1:
-        for _ in range(6):
+        for _ in range(10):
             time.sleep(0.4)
             seat.alive()
-    return error_of(lambda: reduce(seat, [RANK], 2, patience=1.5))
+    return error_of(lambda: reduce(seat, [RANK], 2, patience=3.0))
 
 
 def failing():
@@ -175,7 +178,8 @@ def withdrawn():
         time.sleep(0.3)
         seat.withdraw(2)
     else:
-        time.sleep(0.1)
+        while not seat._line.count("news", time.monotonic() + 30):  # until it was announced
+            time.sleep(0.001)
     return error_of(lambda: reduce(seat, [RANK], 2, first=True))
 
 
