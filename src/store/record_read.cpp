@@ -10,45 +10,11 @@
 
 #include "store/extra_fields.hpp"
 #include "store/json_cursor.hpp"
+#include "store/record_fields.hpp"
 #include "store/record_json.hpp"
 
 namespace disttune::store {
 namespace {
-
-/// The fields of one object that have been met; a second one of a name is refused.
-class Seen {
- public:
-  Seen(const JsonCursor& cursor, std::string_view what) : m_cursor(cursor), m_what(what) {}
-  /// The position of `name` among `known`, or known.size().
-  template <std::size_t N>
-  std::size_t at(const std::array<std::string_view, N>& known, std::string_view name) {
-    const auto i = static_cast<std::size_t>(std::ranges::find(known, name) - known.begin());
-    if (i == N) return N;
-    if (m_bits >> i & 1) m_cursor.fail(fmt::format("{} has \"{}\" twice", m_what, name));
-    m_bits |= 1U << i;
-    return i;
-  }
-  /// Refuses an object that lacks one of the first `needed` fields.
-  template <std::size_t N>
-  void require(const std::array<std::string_view, N>& known, std::size_t needed) const {
-    for (std::size_t i = 0; i < needed; ++i)
-      if (!(m_bits >> i & 1)) m_cursor.fail(fmt::format("{} lacks \"{}\"", m_what, known[i]));
-  }
-
- private:
-  const JsonCursor& m_cursor;
-  std::string_view m_what;
-  unsigned m_bits = 0;
-};
-
-Value read_value(JsonCursor& cursor) {
-  const std::string text = cursor.string();
-  try {
-    return Value::parse(text);
-  } catch (const InvalidValue& e) {
-    cursor.fail(fmt::format("before this: {}", e.what()));
-  }
-}
 
 Value read_dict(JsonCursor& cursor) {
   Value out = read_value(cursor);
@@ -56,20 +22,8 @@ Value read_dict(JsonCursor& cursor) {
   return out;
 }
 
-std::int64_t read_count(JsonCursor& cursor, std::int64_t most) {
-  const std::int64_t out = cursor.integer();
-  if (out < 0 || out > most) cursor.fail(fmt::format("{} is outside 0 … {}", out, most));
-  return out;
-}
-
 int read_int(JsonCursor& cursor) {
   return static_cast<int>(read_count(cursor, std::numeric_limits<int>::max()));
-}
-
-double read_not_negative(JsonCursor& cursor) {
-  const double out = cursor.number();
-  if (out < 0) cursor.fail("a negative number");
-  return out;
 }
 
 std::vector<std::int64_t> read_times(JsonCursor& cursor) {
@@ -77,15 +31,6 @@ std::vector<std::int64_t> read_times(JsonCursor& cursor) {
   cursor.array(
       [&] { out.push_back(read_count(cursor, std::numeric_limits<std::int64_t>::max())); });
   return out;
-}
-
-template <class T, class F>
-std::optional<T> read_optional(JsonCursor& cursor, F&& read) {
-  if (cursor.peek() == 'n') {
-    cursor.null();
-    return std::nullopt;
-  }
-  return read(cursor);
 }
 
 Config read_config(JsonCursor& cursor) {
@@ -277,36 +222,6 @@ void read_function(JsonCursor& cursor, Record& out, ExtraFields& extra) {
   if (!unknown.empty()) extra.set("function", unknown.json());
 }
 
-constexpr std::array<std::string_view, 2> k_schema = {"name", "version"};
-
-/// Throws OtherFormat for a version that is not ours.
-void read_schema(JsonCursor& cursor, ExtraFields& extra) {
-  ExtraFields unknown;
-  std::string schema;
-  std::int64_t version = 0;
-  Seen seen(cursor, "\"schema\"");
-  cursor.object([&](std::string_view name) {
-    switch (seen.at(k_schema, name)) {
-      case 0:
-        schema = cursor.string();
-        break;
-      case 1:
-        version = cursor.integer();
-        break;
-      default:
-        unknown.set(name, cursor.raw());
-    }
-  });
-  seen.require(k_schema, 2);
-  if (schema != k_schema_name) cursor.fail(fmt::format("not a record but \"{:.40}\"", schema));
-  if (version != k_schema_version)
-    throw OtherFormat(fmt::format("version {} of the record format; this is version {}", version,
-                                  k_schema_version));
-  if (!unknown.empty()) extra.set("schema", unknown.json());
-}
-
-constexpr std::array<std::string_view, 5> k_summary = {"name", "module", "key", "winner", "scores"};
-
 /// The summary is derived: of it only what is unknown is kept.
 void keep_unknown_of_summary(JsonCursor& cursor, ExtraFields& extra) {
   ExtraFields unknown;
@@ -423,85 +338,6 @@ const CandidateRecord* find_candidate(const TuningRecord& tuning, const Value& i
   for (const CandidateRecord& c : tuning.candidates)
     if (c.config.identity() == identity) return &c;
   return nullptr;
-}
-
-namespace {
-
-void read_scores(JsonCursor& cursor, Summary& out) {
-  cursor.object([&](std::string_view name) {
-    if (name == "winner_ns") {
-      out.winner_ns = read_optional<double>(cursor, read_not_negative);
-    } else if (name == "default_ns") {
-      out.default_ns = read_optional<double>(cursor, read_not_negative);
-    } else {
-      (void)cursor.raw();
-    }
-  });
-}
-
-/// False when a text had to be shortened.
-bool read_summary(JsonCursor& cursor, Summary& out) {
-  bool whole = true;
-  std::string key;
-  std::optional<std::string> winner;
-  Seen seen(cursor, "\"summary\"");
-  cursor.object([&](std::string_view name) {
-    switch (seen.at(k_summary, name)) {
-      case 0:
-        out.name = cursor.string();
-        break;
-      case 1:
-        out.module = cursor.string();
-        break;
-      case 2:
-        key = cursor.string();
-        break;
-      case 3:
-        winner = read_optional<std::string>(cursor, [](JsonCursor& c) { return c.string(); });
-        break;
-      case 4:
-        read_scores(cursor, out);
-        break;
-      default:
-        if (name == "time") {
-          out.created = cursor.string();
-        } else {
-          if (name == "shortened") whole = false;
-          (void)cursor.raw();
-        }
-    }
-  });
-  seen.require(k_summary, k_summary.size());
-  if (!whole) return false;
-  out.key = Value::parse(key);
-  if (winner) out.winner = Value::parse(*winner);
-  return true;
-}
-
-}  // namespace
-
-std::optional<Summary> read_head(std::string_view beginning) {
-  JsonCursor cursor(beginning);
-  Summary out;
-  bool ours = false;
-  bool whole = false;
-  try {
-    cursor.object([&](std::string_view name) {
-      ExtraFields ignored;
-      if (name == "schema") {
-        read_schema(cursor, ignored);
-        ours = true;
-      } else if (name == "summary") {
-        whole = read_summary(cursor, out);
-      } else {
-        (void)cursor.raw();
-      }
-    });
-  } catch (const Error&) {
-    // The beginning of a file is cut somewhere; what counts is what was read before.
-  }
-  if (ours && whole) return out;
-  return std::nullopt;
 }
 
 }  // namespace disttune::store
