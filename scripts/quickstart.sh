@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What `make quickstart` runs: set-up, then the guide's first example and a C++ example, each as two
-# processes with one store: the first tunes, the second uses what the first learned.
+# What `make quickstart` runs: set-up, then a Python example (scale a tensor) and a C++ example (product
+# of two matrices), each as two processes with one store: the first tunes, the second uses what the first
+# learned.
 source "$(dirname "$0")/common.sh"
 scripts/setup.sh build
 
@@ -23,8 +24,8 @@ twice() {
       TRITON_DIST_AUTOTUNE_HOME="$store" PYTHONUNBUFFERED=1 "$@"
   done
 }
-# device="cpu" and Triton's interpreter are all that differs from the guide's text.
-twice "Python: scale a tensor (the guide's first example)" "$python" examples/python/scale.py
+# The example has device="cpu"; with Triton's interpreter it needs no accelerator.
+twice "Python: scale a tensor" "$python" examples/python/scale.py
 twice "C++: product of two matrices" "${tree}examples/cpp/matmul"
 
 say "done. The records are JSON files under $store"

@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     env = commands.add_parser("env", help="every environment variable, with its value now")
-    env.add_argument("--markdown", action="store_true", help="the table of the documentation")
+    env.add_argument(
+        "--markdown", action="store_true", help="as a Markdown table, with what each accepts"
+    )
     env.set_defaults(run=_env)
 
     listing = commands.add_parser("list", help="the records of the store")
@@ -67,7 +69,8 @@ def _long_numbers() -> Iterator[None]:
 
 def _env(arguments: argparse.Namespace) -> int:
     if not arguments.markdown:
-        _print(_core.describe_environment().rstrip("\n"))
+        for line in _core.describe_environment().splitlines():
+            _say(line)
         for line in _misspelled():
             print(line, file=sys.stderr)
         return 0
@@ -84,15 +87,32 @@ def _misspelled() -> list[str]:
     lines = []
     for name in sorted(os.environ):
         if name.startswith("TRITON_DIST_AUTOTUNE_") and name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
+            close = difflib.get_close_matches(name.upper(), known, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             lines.append(f"disttune: {name} is set, and there is no such variable{hint}")
     return lines
 
 
+def _entries(name: str, store: str | None) -> list[dict[str, Any]]:
+    """Return the records of a store, and say what could not be read."""
+    folder = None if store is None else os.path.expanduser(store)
+    entries, left_out = _core.list_store(name, folder)
+    for line in left_out:
+        _complain(f"disttune: left out: {line}")
+    return entries
+
+
+def _complain(line: str) -> None:
+    print(_harmless(line), file=sys.stderr)
+
+
+def _harmless(line: str) -> str:
+    """Return a line without what would steer the terminal in the texts of foreign files."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
 def _say(line: str) -> None:
-    """Print a line, without what would steer the terminal in the texts of foreign files."""
-    _print("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+    _print(_harmless(line))
 
 
 def _print(text: str) -> None:
@@ -106,14 +126,14 @@ def _milliseconds(nanoseconds: float | None) -> str:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    entries = _core.list_store(arguments.name, arguments.store)
+    entries = _entries(arguments.name, arguments.store)
     if arguments.json:
         for entry in entries:
             print(json.dumps({key: _plain(value) for key, value in entry.items()}))
         return 0
     if not entries:
         what = f"no records of {arguments.name!r}" if arguments.name else "no records"
-        print(f"{what} in {arguments.store or 'the store'}", file=sys.stderr)
+        _complain(f"{what} in {arguments.store or 'the store'}")
         return 0
     for entry in sorted(entries, key=lambda e: (e["name"], str(e["created"]))):
         winner, default = entry["winner_ns"], entry["default_ns"]
@@ -146,18 +166,20 @@ def _show(arguments: argparse.Namespace) -> int:
     if os.path.isfile(arguments.what):
         _show_file(arguments.what)
         return 0
-    entries = _core.list_store(arguments.what, arguments.store)
+    entries = _entries(arguments.what, arguments.store)
     if not entries:
-        print(
-            f"disttune: {arguments.what!r} is neither a file nor a function with records",
-            file=sys.stderr,
-        )
+        _complain(f"disttune: {arguments.what!r} is neither a file nor a function with records")
         return 1
+    status = 0
     for index, entry in enumerate(entries):
         if index:
             print()
-        _show_file(str(entry["file"]))
-    return 0
+        try:
+            _show_file(str(entry["file"]))
+        except (_core.Error, OSError) as error:  # its beginning could be read, and the rest not
+            _complain(f"disttune: {str(error).removeprefix('disttune: ')}")
+            status = 1
+    return status
 
 
 def _show_file(path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -14,7 +13,7 @@ from ._contextual_call import ContextualCall
 from ._contextual_patch import refuse, watch_new_classes
 from ._core import ContextualAutoTuner
 from ._groups import LOCAL, default_group_is_set, resolve_group
-from ._options import checked_clock
+from ._options import checked_clock, only_starts_work
 
 __all__ = ["ContextualAutoTuner", "contextual_autotune"]
 
@@ -122,11 +121,9 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
         "group": group,
         "n_repeat": _count("n_repeat", n_repeat, 1),
         "n_warmup": _count("n_warmup", n_warmup, 0),
-        "cache": _one_of("cache", options["cache"], _CACHES) if options.get("cache") else "",
-        "strategy": _one_of("strategy", options["strategy"], tuple(_core.strategies()))
-        if options.get("strategy")
-        else "",
-        "persist": _flag("persist", options.get("persist", False)),
+        "cache": _one_of("cache", options.get("cache"), _CACHES),
+        "strategy": _one_of("strategy", options.get("strategy"), tuple(_core.strategies())),
+        "persist": options.get("persist") is not None and _flag("persist", options["persist"]),
         "timer": _timer(options.get("timer")),
     }
 
@@ -134,7 +131,7 @@ def _checked(is_dist: Any, n_repeat: Any, n_warmup: Any, options: dict[str, Any]
 def _timer(value: Any) -> Any:
     if callable(value):
         return checked_clock(value, f"contextual_autotune(timer={value!r})")
-    return _one_of("timer", value, _TIMERS) if value else ""
+    return _one_of("timer", value, _TIMERS)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -144,7 +141,7 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _count(name: str, value: Any, least: int) -> int | None:
-    if isinstance(value, _NotGiven):
+    if value is None or isinstance(value, _NotGiven):
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
@@ -156,6 +153,8 @@ def _count(name: str, value: Any, least: int) -> int | None:
 
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
+    if value is None:
+        return ""
     if not isinstance(value, str) or value not in known:
         raise (ValueError if isinstance(value, str) else TypeError)(
             f"disttune: contextual_autotune({name}={value!r}): one of {', '.join(map(repr, known))}"
@@ -171,7 +170,7 @@ def _refuse_what_is_no_function(fn: Any) -> None:
         )
     if not callable(fn):
         raise TypeError(f"disttune: contextual_autotune decorates functions, not {fn!r}")
-    if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
+    if only_starts_work(fn):
         raise TypeError(
             f"disttune: {fn!r} only starts its work when it is awaited or iterated; decorate "
             "the function that does the work"

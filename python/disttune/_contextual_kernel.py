@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import sys
 import types
 import weakref
@@ -146,7 +147,8 @@ def launch_key(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     for value in named.values():
         if hasattr(value, "dtype"):
             key.append(str(value.dtype))
-    return tuple(key)
+    # Every NaN is one: a tuple finds the same object.
+    return tuple(math.nan if isinstance(x, float) and math.isnan(x) else x for x in key)
 
 
 def generates_configs(kernel: Any) -> bool:

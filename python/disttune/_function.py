@@ -15,7 +15,7 @@ from . import _core
 from ._guard import GuardPlan
 from ._identity import identity
 from ._key import DeclaredKey
-from ._options import CALL_KEYWORDS, check_options
+from ._options import CALL_KEYWORDS, check_options, only_starts_work
 from ._signature import by_position, own_signature, shown_signature, tuned_below
 from ._torch_device import stream_of
 
@@ -67,7 +67,7 @@ def autotune(
         store : path
             A folder for the records instead of ``~/.triton_dist/autotune``.
         ignore : list of str
-            Captured names that do not count for the function's identity.
+            Captured names and global constants that do not count for the function's identity.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def _make(
 ) -> _core.Tuned:
     if not callable(fn):
         raise TypeError(f"disttune: autotune decorates functions, not {fn!r}")
-    if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
+    if only_starts_work(fn):
         raise TypeError(
             f"disttune: {fn!r} only starts its work when it is awaited or iterated: it cannot be "
             "timed; decorate the function that does the work"

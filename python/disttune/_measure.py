@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _core
 from ._groups import resolve_group
+from ._options import only_starts_work
 from ._torch_device import stream_of
 
 __all__ = ["measure"]
@@ -55,6 +56,11 @@ def measure(
     """
     if not callable(fn):
         raise TypeError(f"disttune: measure() times a callable, not {fn!r}")
+    if only_starts_work(fn):
+        raise TypeError(
+            f"disttune: measure(): {fn!r} only starts its work when it is awaited or iterated; "
+            "give the function that does the work"
+        )
     for name, count, least in (("warmup", warmup, 0), ("repeat", repeat, 1)):
         if isinstance(count, bool) or not isinstance(count, int) or count < least:
             raise ValueError(f"disttune: measure({name}={count!r}): a number from {least} on")

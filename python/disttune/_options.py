@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 import operator
 import os
@@ -13,7 +14,14 @@ from typing import Any
 from . import _core
 from ._check import Check
 
-__all__ = ["CALL_KEYWORDS", "OPTIONS", "check_options", "checked_clock", "checked_folder"]
+__all__ = [
+    "CALL_KEYWORDS",
+    "OPTIONS",
+    "check_options",
+    "checked_clock",
+    "checked_folder",
+    "only_starts_work",
+]
 
 #: Keywords of a call, taken out before the function sees them.
 CALL_KEYWORDS = (
@@ -193,7 +201,19 @@ def checked_folder(name: str, value: Any, call: str = "autotune") -> str:
     _unicode(name, folder)
     if not folder:
         raise ValueError(_wrong(name, value, "it must not be empty", call))
+    if "\0" in folder:
+        raise ValueError(_wrong(name, value, "a folder's name cannot contain NUL", call))
     return os.path.expanduser(folder)
+
+
+def only_starts_work(fn: Any) -> bool:
+    """Whether a call gives an object that does the work when it is awaited or iterated."""
+    return any(
+        inspect.iscoroutinefunction(code)
+        or inspect.isgeneratorfunction(code)
+        or inspect.isasyncgenfunction(code)
+        for code in (fn, inspect.getattr_static(type(fn), "__call__", None))
+    )
 
 
 def _callable(name: str, value: Any) -> Any:

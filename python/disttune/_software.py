@@ -31,4 +31,15 @@ def versions() -> dict[str, str]:
         if "torch.cuda" in found and "torch.distributed" in sys.modules:
             with contextlib.suppress(Exception):  # asked for information only
                 found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    variables = _compiler_variables()
+    if variables is not None:
+        found["triton.environment"] = " ".join(f"{k}={v}" for k, v in sorted(variables.items()))
     return found
+
+
+def _compiler_variables() -> dict[str, str] | None:
+    """Return the set environment variables that change what Triton compiles, by its own list."""
+    compiled = sys.modules.get("triton._C.libtriton")
+    with contextlib.suppress(Exception):  # asked for information only
+        return dict(compiled.get_cache_invalidating_env_vars())  # type: ignore[union-attr]
+    return None

@@ -177,6 +177,10 @@ class StoreGroup(_core.ProcessGroup):
         except LineBroken:
             pass
 
+    def close(self, patience: float = 2.0) -> None:
+        """Say nothing more: the process ends."""
+        self._line.close(patience)
+
     def _fold(self, key: str, place: _Place, wait: Any, entered: float) -> str:
         keys = [f"{key}/{r}" for r in range(self._size)]
         others = {name: rank for rank, name in enumerate(keys) if rank > 0}
@@ -361,5 +365,5 @@ def _out_of_step(sides: list[tuple[_Place, list[int]]]) -> str:
     text = ", ".join(f"{_core.name_ranks(ranks)} in {place.described()}" for place, ranks in sides)
     return (
         f"disttune: ranks are out of step: {text}; a rank made a collective that the others did "
-        "not make"
+        "not make: make the same cold calls, barriers and unify in the same order on all ranks"
     )

@@ -7,6 +7,7 @@ made by a thread of the line's own, so that the caller can give up.
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -63,16 +64,24 @@ class StoreLine:
         self._owner = store  # whose server may live in this process
         self._prefix = prefix
         self._broken: str | None = None
+        self._process = os.getpid()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        thread = threading.Thread(
+        self._thread = threading.Thread(
             target=_work, args=(self._jobs,), name="disttune-store", daemon=True
         )
-        thread.start()
+        self._thread.start()
 
     def __del__(self) -> None:
         jobs = getattr(self, "_jobs", None)
         if jobs is not None:
             jobs.put(None)
+
+    def close(self, patience: float) -> None:
+        """Let the thread end, which must not be inside the store when the interpreter goes."""
+        self._broken = self._broken or "the process is ending"
+        self._jobs.put(None)
+        if os.getpid() == self._process:
+            self._thread.join(patience)
 
     def narrow(self, folder: str) -> None:
         """Put every later key below ``folder``."""
@@ -80,7 +89,7 @@ class StoreLine:
 
     def post(self, function: Callable[[], Any], patience: float = 0.0) -> None:
         """Make a call whose result nobody needs; waits for at most ``patience`` seconds."""
-        if self._broken is None:
+        if self._broken is None and os.getpid() == self._process:
             job = _Job(function)
             self._jobs.put(job)
             if patience > 0:
@@ -89,6 +98,11 @@ class StoreLine:
     def _call(self, function: Callable[[], Any], until: float) -> Any:
         if self._broken is not None:
             raise LineBroken(self._broken)
+        if os.getpid() != self._process:
+            raise LineBroken(
+                "this process was forked from a rank of the group and is none itself: pass "
+                "autotune_pg=disttune.LOCAL here"
+            )
         job = _Job(function)
         self._jobs.put(job)
         # A store that answers takes well below a millisecond; one second is always granted.

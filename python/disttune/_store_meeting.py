@@ -59,16 +59,15 @@ def join(store: Any, prefix: str, rank: int, size: int, timeout: float) -> Store
     # The store's server may be ours: it lives as long as the seat does.
     line.narrow(hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16])
     seat = StoreGroup(line, rank, size, sorted(nodes.count(node) for node in set(nodes)))
-    if rank == 0:
-        reference = weakref.ref(seat)
-        atexit.register(_linger, reference)
+    atexit.register(_leave, weakref.ref(seat))
     return seat
 
 
-def _linger(reference: weakref.ref[StoreGroup]) -> None:
+def _leave(reference: weakref.ref[StoreGroup]) -> None:
     seat = reference()
     if seat is not None:
         seat.linger()
+        seat.close()
 
 
 def _call_the_roll(line: StoreLine, size: int, until: float, timeout: float) -> list[str]:

@@ -6,8 +6,8 @@ Triton-distributed stays its own. Imported afterwards it is an ImportError, sinc
 program would go on with the old tuners.
 
 ``python -m disttune.takeover program.py ARGUMENT…`` (or ``-m module ARGUMENT…``) runs a program
-that way without a change to it; processes that ``program.py`` starts through ``multiprocessing``
-are included.
+that way without a change to it; processes that it starts through ``multiprocessing`` are
+included.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
-import runpy
 import sys
 import types
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["install"]
 
@@ -31,6 +32,9 @@ _MODULES = {
 
 #: Tells workers which program they belong to.
 _PROGRAM = "DISTTUNE_TAKEOVER_PROGRAM"
+
+#: Ahead of a module's name there; a path is absolute.
+_MODULE = "-m "
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -69,7 +73,8 @@ def install() -> None:
     late = [name for name in _MODULES if name in sys.modules]
     if late:
         raise ImportError(
-            f"disttune.takeover comes too late: {' and '.join(late)} are imported already, and "
+            f"disttune.takeover comes too late: {' and '.join(late)} "
+            f"{'is' if len(late) == 1 else 'are'} imported already, and "
             "parts of the program would go on with the original tuners. Import disttune.takeover "
             "first, or run the program with `python -m disttune.takeover program.py`."
         )
@@ -83,13 +88,30 @@ def _run(program: str) -> None:
     and so comes through here again, as ``__mp_main__``. It learns from the environment which
     program is meant.
     """
-    namespace = globals()
     sys.argv[0] = program
     with open(program, "rb") as file:
-        code = compile(file.read(), program, "exec")
+        code = compile(file.read(), program, "exec", dont_inherit=True)
+    _become(code, __file__=program, __package__=None)
+
+
+def _run_module(name: str) -> None:
+    """Run a module as a program, likewise."""
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    get_code = getattr(spec.loader if spec is not None else None, "get_code", None)
+    code = get_code(spec.name) if spec is not None and get_code is not None else None
+    if spec is None or code is None:
+        sys.exit(f"python -m disttune.takeover: no module named {name} that can be run")
+    sys.argv[0] = spec.origin or name
+    _become(code, __file__=spec.origin, __package__=spec.parent)
+
+
+def _become(code: types.CodeType, **names: Any) -> None:
+    namespace = globals()
     for name in [name for name in namespace if not name.startswith("__")]:
         del namespace[name]
-    namespace.update(__file__=program, __doc__=None, __cached__=None, __package__=None)
+    namespace.update(names, __doc__=None, __cached__=None)
     exec(code, namespace)
 
 
@@ -101,12 +123,23 @@ def _main(argv: list[str]) -> None:
         if len(argv) < 3:
             sys.exit("python -m disttune.takeover: -m needs the name of a module")
         del argv[:2]
-        runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        os.environ[_PROGRAM] = _MODULE + argv[0]
+        _run_module(argv[0])
     else:
         del argv[0]
+        if not os.path.isfile(argv[0]):
+            print(f"python -m disttune.takeover: no such file: {argv[0]}", file=sys.stderr)
+            sys.exit(2)
         os.environ[_PROGRAM] = os.path.abspath(argv[0])
         sys.path[0] = os.path.dirname(os.environ[_PROGRAM])
         _run(argv[0])
+
+
+def _work_for(program: str) -> None:
+    if program.startswith(_MODULE):
+        _run_module(program.removeprefix(_MODULE))
+    else:
+        _run(program)
 
 
 if __name__ in ("__main__", "__mp_main__"):
@@ -115,6 +148,6 @@ if __name__ in ("__main__", "__mp_main__"):
     if __name__ == "__main__":
         _main(sys.argv)
     else:
-        _run(os.environ[_PROGRAM])
+        _work_for(os.environ[_PROGRAM])
 else:
     install()

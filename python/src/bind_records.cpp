@@ -220,7 +220,7 @@ void bind_records(nb::module_& m) {
           },
           "What would run now; None where it would be tuned.")
       .def_prop_ro(
-          "file", [](const ShownExplanation& e) { return e.explanation.file; },
+          "file", [](const ShownExplanation& e) { return owned(file_name(e.explanation.file)); },
           "The record's path, whether or not it is there.")
       .def_prop_ro(
           "miss_reason", [](const ShownExplanation& e) { return e.explanation.miss_reason; },
@@ -228,8 +228,10 @@ void bind_records(nb::module_& m) {
       .def_prop_ro(
           "differences", [](const ShownExplanation& e) { return e.explanation.differences; },
           "Fields in which the nearest record differs, one \"field: theirs → ours\" a line.")
-      .def("__str__", [](const ShownExplanation& e) { return e.explanation.text(); })
-      .def("__repr__", [](const ShownExplanation& e) { return e.explanation.text(); });
+      .def("__str__",
+           [](const ShownExplanation& e) { return owned(new_str(e.explanation.text())); })
+      .def("__repr__",
+           [](const ShownExplanation& e) { return owned(new_str(e.explanation.text())); });
 }
 
 }  // namespace disttune::python

@@ -1,6 +1,7 @@
 // The rest of the session for Python: environment, store, versions, signals, measuring.
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -8,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -53,6 +55,13 @@ Value read_software() {
   }
 }
 
+/// Python's threads change the environment with the interpreter's lock held.
+void with_interpreter_lock(const std::function<void()>& reading) {
+  if (Py_IsInitialized() == 0) return reading();
+  const Gil gil;
+  reading();
+}
+
 void check_signals() {
   if (Py_IsInitialized() == 0) return;
   const Gil gil;
@@ -66,7 +75,7 @@ std::string read_file(const std::filesystem::path& path) {
   return text;
 }
 
-nb::dict original_form(const std::string& path) {
+nb::dict original_form(const std::filesystem::path& path) {
   store::OriginalForm form;
   {
     const NoGil released;
@@ -84,22 +93,23 @@ nb::dict original_form(const std::string& path) {
   return out;
 }
 
-store::Store store_of(const std::optional<std::string>& root) {
-  const core::Environment environment = core::Environment::read();
+store::Store store_of(const std::optional<std::filesystem::path>& root) {
   if (root) return store::Store(*root, {});
+  const core::Environment environment = core::Environment::read();
   return store::Store(environment.home, environment.layers);
 }
 
-nb::list list_store(std::string_view name, const std::optional<std::string>& root) {
+nb::tuple list_store(std::string_view name, const std::optional<std::filesystem::path>& root) {
   std::vector<store::Summary> summaries;
+  std::vector<std::string> left_out;
   {
     const NoGil released;
-    summaries = store_of(root).list(name);
+    summaries = store_of(root).list(name, &left_out);
   }
   nb::list out;
   for (const store::Summary& summary : summaries) {
     nb::dict entry;
-    entry["file"] = summary.file.string();
+    entry["file"] = owned(file_name(summary.file.native()));
     entry["name"] = summary.name;
     entry["module"] = summary.module;
     entry["created"] = summary.created;
@@ -110,7 +120,9 @@ nb::list list_store(std::string_view name, const std::optional<std::string>& roo
     entry["original_format"] = summary.original_format;
     out.append(entry);
   }
-  return out;
+  nb::list skipped;
+  for (const std::string& line : left_out) skipped.append(owned(file_name(line)));
+  return nb::make_tuple(out, skipped);
 }
 
 nb::list environment_table() {
@@ -183,16 +195,17 @@ void bind_session(nb::module_& m) {
   m.def("environment_table", &environment_table,
         "(name, accepted, default, meaning) of every variable.");
   m.def(
-      "describe_environment", [] { return core::describe_environment(); },
+      "describe_environment", [] { return owned(file_name(core::describe_environment())); },
       "Every variable with its value now, a line each.");
   m.def(
       "timeout_seconds", [] { return core::Environment::read().timeout_seconds; },
       "TIMEOUT as the session reads it. ValueError where a variable cannot be used.");
   m.def("list_store", &list_store, nb::arg("name") = "", nb::arg("root") = nb::none(),
-        "Summaries of the records of one function (all: empty name), as dicts.");
+        "Summaries of the records of one function (all: empty name), as dicts; and what could not "
+        "be read, as texts \"path: reason\".");
   m.def(
       "load_record",
-      [](const std::string& path) {
+      [](const std::filesystem::path& path) {
         std::string text = read_file(path);
         return owned(wrap(ShownRecord{store::read_record(text), nullptr}));
       },
@@ -205,6 +218,7 @@ void bind_session(nb::module_& m) {
     detail::set_software_provider(&read_software);
   });
   detail::set_interrupt_hook(&check_signals);
+  core::set_environment_guard(&with_interpreter_lock);
   observe::set_message_sink(&Messages::sink);
 }
 

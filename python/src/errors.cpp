@@ -188,6 +188,8 @@ void throw_candidate_failure(std::string_view stage) {
   if (!exception) throw Error("disttune: a call failed without an exception");
   const ErrorClasses& classes = error_classes();
   if (!is_a(exception.get(), PyExc_Exception)) throw_again(exception);
+  // Of a launcher that calls itself: each level would go on with its next candidate.
+  if (is_a(exception.get(), PyExc_RecursionError)) throw_again(exception);
   for (PyObject* passes : {classes.disagreement, classes.peer_failed, classes.group_timeout})
     if (is_a(exception.get(), passes)) throw_again(exception);
   if (is_a(exception.get(), classes.device_lost)) throw DeviceLost(message_text(exception.get()));

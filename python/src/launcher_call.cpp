@@ -215,10 +215,12 @@ void StrippedCall::refuse_collisions(const LauncherState& state) const {
   std::string names;
   for (const auto& [name, value] : state.overwritten(m_arguments))
     names += (names.empty() ? "'" : "', '") + message_text(name);
-  PyErr_Format(PyExc_ValueError,
-               "disttune: %s() was given %s', which its tuning sets; leave it out, or pass "
-               "autotune_allow_arg_overwrite=True to let the argument win",
-               state.name.c_str(), names.c_str());
+  PyErr_Format(
+      PyExc_ValueError,
+      "disttune: %s() was given %s', which its tuning sets; leave it out (put tuned parameters "
+      "last in the signature, or pass those after them by name), or pass "
+      "autotune_allow_arg_overwrite=True to let the argument win",
+      state.name.c_str(), names.c_str());
   throw ErrorSet{};
 }
 

@@ -62,9 +62,35 @@ struct ColdCall {
   LauncherAttempt attempt;
 };
 
+/// Python counts its own frames, but not how much stack a cold call takes between two of them.
+constexpr int k_deepest = 200;
+
+/// A cold call of this thread, inside others.
+class Depth {
+ public:
+  explicit Depth(const LauncherState& state) {
+    if (t_depth >= k_deepest) {
+      PyErr_Format(PyExc_RecursionError,
+                   "disttune: %s() is met with a new key inside %d other cold calls: it seems to "
+                   "call itself without end",
+                   state.name.c_str(), k_deepest);
+      throw ErrorSet{};
+    }
+    ++t_depth;
+  }
+  ~Depth() { --t_depth; }
+  Depth(const Depth&) = delete;
+  Depth& operator=(const Depth&) = delete;
+
+ private:
+  static thread_local int t_depth;
+};
+thread_local int Depth::t_depth = 0;
+
 PyObject* run_cold(LauncherState& state, const Arguments& arguments, CallShape* shape,
                    const CallOptions& options, const TableKey& key, ColdCall& cold) {
   LauncherAttempt& attempt = cold.attempt;
+  const Depth deeper(state);
   const detail::Outcome outcome = decide(state, cold.call, attempt);
   ChoiceRef choice;
   if (outcome.decided) {

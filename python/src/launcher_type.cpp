@@ -64,8 +64,7 @@ PyObject* func_dir(PyObject* self, PyObject*) {
       const NoGil released;
       folder = detail::folder(*state_of(self).session);
     }
-    return checked(
-        PyUnicode_DecodeFSDefaultAndSize(folder.data(), static_cast<Py_ssize_t>(folder.size())));
+    return file_name(folder);
   });
 }
 PyObject* forget_lone_choices(PyObject* self, PyObject*) {

@@ -134,6 +134,11 @@ inline void checked(int status) {
   return checked(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
+/// A path, as os.fsdecode gives it.
+[[nodiscard]] inline Ref file_name(std::string_view path) {
+  return checked(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
 /// str(object) for a message; never throws, never leaves an exception set. Lone surrogates, which
 /// have no UTF-8, and NUL, which would end the text where it travels as a C string, become U+FFFD.
 [[nodiscard]] std::string message_text(PyObject* object) noexcept;

@@ -112,11 +112,30 @@ PyObject* torch_world() {
   return found == nullptr ? Py_None : found;
 }
 
+bool is_ours(PyObject* frame) {
+  const Ref globals = checked(PyObject_GetAttrString(frame, "f_globals"));
+  PyObject* name = PyDict_GetItemString(globals.get(), "__name__");
+  if (name == nullptr || !PyUnicode_Check(name)) return false;
+  const std::string_view text = utf8(name);
+  return text == "disttune" || text.starts_with("disttune.");
+}
+
+/// The stack level of the innermost frame that is not this package's: where the user's program is.
+int users_level() {
+  int level = 1;
+  for (Ref frame = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+       frame && frame.get() != Py_None; ++level) {
+    if (!is_ours(frame.get())) return level;
+    frame = checked(PyObject_GetAttrString(frame.get(), "f_back"));
+  }
+  return 1;
+}
+
 void give_warning(std::string_view text) {
   const Ref message = new_str(text);
   const Ref shown = Ref::steal(PyUnicode_AsUTF8String(message.get()));
   if (!shown) throw ErrorSet{};
-  checked(PyErr_WarnEx(error_classes().warning, PyBytes_AS_STRING(shown.get()), 1));
+  checked(PyErr_WarnEx(error_classes().warning, PyBytes_AS_STRING(shown.get()), users_level()));
 }
 
 const char* level_name(Level level) noexcept {
@@ -273,6 +292,13 @@ std::optional<Raised> Messages::give() {
     try {
       give_message(level, text);
     } catch (const ErrorSet&) {
+      // A warning that the program made an error, or an interrupt. That it cannot be shown (a
+      // closed stream, a handler's mistake) fails nothing.
+      if (PyErr_ExceptionMatches(PyExc_Exception) != 0 &&
+          PyErr_ExceptionMatches(PyExc_Warning) == 0) {
+        PyErr_WriteUnraisable(error_classes().warning);
+        continue;
+      }
       Raised raised = Raised::take();
       if (!first) first = std::move(raised);
     }
@@ -290,7 +316,10 @@ void Messages::sink(Level level, std::string_view text) {
   try {
     give_message(level, text);
   } catch (const ErrorSet&) {
-    PyErr_WriteUnraisable(error_classes().warning);
+    // Nothing can be raised from here; the next check for interrupts can.
+    const bool interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
+    interrupt ? PyErr_Clear() : PyErr_WriteUnraisable(error_classes().warning);
+    if (interrupt) PyErr_SetInterrupt();
   }
 }
 

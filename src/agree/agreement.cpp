@@ -29,7 +29,9 @@ std::string inner_failure(std::string_view why) {
 }
 
 [[noreturn]] void raise(const detail::GroupState::Closed& closed) {
-  const std::string why = closed.why + " (the group is closed since then; warm calls go on)";
+  const std::string why = closed.why +
+                          " (the group is closed since then: cold calls need a new group of these "
+                          "ranks; warm calls go on)";
   if (closed.kind == k_closed_by_timeout) throw GroupTimeout(why);
   if (closed.kind == k_closed_by_disagreement) throw Disagreement(why);
   throw PeerFailed(why);
@@ -46,7 +48,7 @@ Agreement::Agreement(ProcessGroup* group, std::chrono::nanoseconds timeout, std:
   if (alone()) return;
   take_turn();
   try {
-    Pulse::of_process().add(*m_group);
+    Pulse::of_process().add(*m_group, m_timeout);
   } catch (...) {  // no memory, no thread: the turn must not stay taken
     end(false);
     throw;

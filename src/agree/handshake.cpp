@@ -256,6 +256,10 @@ void Agreement::disagree(std::string_view what, const std::string& text) {
   if (sides.size() > 1)
     if (const std::string d = differences(sides[0].text, sides[1].text); !d.empty())
       message += fmt::format(" (the first two differ in {})", d);
+  if (what == "identity of the function")
+    message +=
+        "; captured values and global constants are part of a function: pass what differs between "
+        "ranks as an argument, or leave it out by name (ignore=[\"rank\"])";
   ended_alike();
   throw Disagreement(message);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/fork.hpp"
+#include "core/group_state.hpp"
 #include "core/signals.hpp"
 
 namespace disttune::agree {
@@ -14,9 +15,10 @@ Pulse& Pulse::of_process() {
   return pulses.get();
 }
 
-void Pulse::add(ProcessGroup& group) {
+void Pulse::add(ProcessGroup& group, std::chrono::nanoseconds patience) {
   const std::lock_guard lock(m_mutex);
-  m_groups.push_back(&group);
+  m_groups.push_back({&group, patience});
+  m_changed.notify_all();  // its signs may be due sooner
   if (m_thread.joinable()) return;
   const core::SignalsBlocked quiet;
   m_thread = std::thread([this, generation = m_generation] { beat(generation); });
@@ -26,7 +28,7 @@ void Pulse::remove(ProcessGroup& group) noexcept {
   std::thread ending;
   {
     const std::lock_guard lock(m_mutex);
-    if (const auto at = std::ranges::find(m_groups, &group); at != m_groups.end())
+    if (const auto at = std::ranges::find(m_groups, &group, &Listed::group); at != m_groups.end())
       m_groups.erase(at);
     if (!m_groups.empty()) return;
     ending = std::move(m_thread);
@@ -39,9 +41,12 @@ void Pulse::remove(ProcessGroup& group) noexcept {
 void Pulse::beat(std::uint64_t generation) {
   std::unique_lock lock(m_mutex);
   while (generation == m_generation) {
-    if (m_changed.wait_for(lock, m_interval) == std::cv_status::no_timeout) continue;
+    std::chrono::nanoseconds interval = m_interval;
+    for (const Listed& listed : m_groups) interval = std::min(interval, listed.patience / 3);
+    if (m_changed.wait_for(lock, interval) == std::cv_status::no_timeout) continue;
     if (generation != m_generation) return;
-    for (ProcessGroup* group : m_groups) group->alive();
+    for (const Listed& listed : m_groups)
+      if (!listed.group->state().runs.in_one_run_for(listed.patience)) listed.group->alive();
   }
 }
 

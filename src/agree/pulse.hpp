@@ -26,7 +26,10 @@ class Pulse {
 
   [[nodiscard]] static Pulse& of_process();
 
-  void add(ProcessGroup& group);
+  /// A sign each interval, or three in `patience` if that is shorter. None
+  /// while the thread that has the group is in one run for longer than `patience`: who hangs in a
+  /// launcher does not get on, and the others must not wait for ever.
+  void add(ProcessGroup& group, std::chrono::nanoseconds patience);
   /// When it returns, no call of `alive` is running or will be made.
   void remove(ProcessGroup& group) noexcept;
 
@@ -36,7 +39,11 @@ class Pulse {
   std::chrono::nanoseconds m_interval;
   std::mutex m_mutex;
   std::condition_variable m_changed;
-  std::vector<ProcessGroup*> m_groups;
+  struct Listed {
+    ProcessGroup* group;
+    std::chrono::nanoseconds patience;
+  };
+  std::vector<Listed> m_groups;
   std::uint64_t m_generation = 0;  ///< of m_thread; an older thread ends
   std::thread m_thread;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
@@ -189,22 +190,7 @@ void check(const Variable& variable) {
   if (variable.type.starts_with(k_one_of)) read_word(variable.name);
 }
 
-}  // namespace
-
-std::filesystem::path resolved_once(const std::filesystem::path& folder) {
-  if (folder.is_absolute() || folder.empty()) return folder;
-  static auto& mutex = *new std::mutex;  // launchers may be called while the process ends
-  static auto& resolved = *new std::map<std::string, std::filesystem::path>;
-  const std::lock_guard lock(mutex);
-  auto& known = resolved[folder.string()];
-  std::error_code failed;
-  if (known.empty()) known = std::filesystem::absolute(folder, failed);
-  return failed ? folder : known;
-}
-
-std::span<const Variable> variables() { return k_variables; }
-
-Environment Environment::read() {
+Environment read_variables() {
   Environment e;
   e.always_tune = read_flag("ALWAYS_TUNE");
   e.version_check = read_flag("VERSION_CHECK");
@@ -223,6 +209,37 @@ Environment Environment::read() {
   e.progress = read_word("PROGRESS").value_or(e.progress);
   e.log_level = read_word("LOG_LEVEL").value_or(e.log_level);
   if (const auto logs = lookup("CONTEXT_LOGS")) e.context_logs = expanded(*logs);
+  return e;
+}
+
+std::atomic<EnvironmentGuard> g_guard{nullptr};
+
+}  // namespace
+
+std::filesystem::path resolved_once(const std::filesystem::path& folder) {
+  if (folder.is_absolute() || folder.empty()) return folder;
+  static auto& mutex = *new std::mutex;  // launchers may be called while the process ends
+  static auto& resolved = *new std::map<std::string, std::filesystem::path>;
+  const std::lock_guard lock(mutex);
+  if (const auto known = resolved.find(folder.string()); known != resolved.end())
+    return known->second;
+  std::error_code failed;
+  std::filesystem::path whole = std::filesystem::absolute(folder, failed);
+  if (failed || !whole.is_absolute()) return folder;  // the working directory is gone
+  return resolved[folder.string()] = std::move(whole);
+}
+
+std::span<const Variable> variables() { return k_variables; }
+
+void set_environment_guard(EnvironmentGuard guard) noexcept { g_guard = guard; }
+void while_unchanged(const std::function<void()>& reading) {
+  const EnvironmentGuard guard = g_guard;
+  guard != nullptr ? guard(reading) : reading();
+}
+
+Environment Environment::read() {
+  Environment e;
+  while_unchanged([&] { e = read_variables(); });
   return e;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,6 +47,13 @@ struct Environment {
   /// Throws std::invalid_argument that names the variable, its value and what is accepted.
   [[nodiscard]] static Environment read();
 };
+
+/// Reads variables while no other thread changes them: a front end whose language lets threads do
+/// that at any time says how it is kept from them (at its start; null: reads just so). Called with
+/// no lock held.
+void while_unchanged(const std::function<void()>& reading);
+using EnvironmentGuard = void (*)(const std::function<void()>& reading);
+void set_environment_guard(EnvironmentGuard guard) noexcept;
 
 /// A folder as it was meant when it was first named in this process: absolute, whatever the working
 /// directory has become since.

@@ -32,10 +32,12 @@ void RunClock::stop() noexcept {
   while (*at != nullptr && *at != this) at = &(*at)->m_outer;
   if (*at != nullptr) *at = m_outer;
 }
-bool RunClock::overdue(std::chrono::nanoseconds patience) noexcept {
+bool RunClock::in_one_run_for(std::chrono::nanoseconds patience) const noexcept {
   const std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
-  if (began_ns != 0 && steady_ns() - began_ns > patience.count())
-    m_overdue.store(true, std::memory_order_relaxed);
+  return began_ns != 0 && steady_ns() - began_ns > patience.count();
+}
+bool RunClock::overdue(std::chrono::nanoseconds patience) noexcept {
+  if (in_one_run_for(patience)) m_overdue.store(true, std::memory_order_relaxed);
   return m_overdue.load(std::memory_order_relaxed);
 }
 

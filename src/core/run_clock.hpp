@@ -20,6 +20,9 @@ class RunClock {
   /// nobody waits for this thread any more.
   [[nodiscard]] bool overdue(std::chrono::nanoseconds patience) noexcept;
 
+  /// Whether one run has taken longer than `patience` and is not over; decides nothing.
+  [[nodiscard]] bool in_one_run_for(std::chrono::nanoseconds patience) const noexcept;
+
   /// This thread begins a run; `in_run` until it says that it is between runs again.
   static void run_begins() noexcept;
   static void runs_end() noexcept;

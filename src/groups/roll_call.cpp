@@ -116,7 +116,9 @@ std::string out_of_step(std::vector<std::pair<Header, std::vector<int>>> sides) 
     text += fmt::format("{} {} in {} of cold call {} with {} words",
                         &header == &sides[0].first ? "" : ",", core::name_ranks(ranks),
                         header.phase, header.sequence, header.words);
-  return text + "; a rank made a collective that the others did not make";
+  return text +
+         "; a rank made a collective that the others did not make: make the same "
+         "cold calls, barriers and unify in the same order on all ranks";
 }
 
 }  // namespace disttune::groups

@@ -9,27 +9,10 @@
 #include <system_error>
 
 #include "core/text.hpp"
+#include "observe/event_lines.hpp"
 #include "observe/observe.hpp"
 
 namespace disttune::observe {
-
-namespace {
-
-/// What a candidate failed of may be anything: neither may it begin lines nor steer a terminal.
-std::string on_one_line(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\n')
-      out += "\\n";
-    else if (const auto code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7f)
-      out += fmt::format("\\x{:02x}", code);
-    else
-      out += c;
-  }
-  return out;
-}
-
-}  // namespace
 
 ContextLog::~ContextLog() {
   if (m_file >= 0) ::close(m_file);
@@ -44,7 +27,7 @@ void ContextLog::line(std::string_view text) noexcept {
       std::filesystem::create_directories(m_folder, error);
       m_file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     }
-    const std::string out = fmt::format("{} - {}\n", core::utc_now(), on_one_line(text));
+    const std::string out = fmt::format("{} - {}\n", core::utc_now(), one_line(text));
     // One write a line: lines of several processes do not mix.
     if (m_file < 0 || ::write(m_file, out.data(), out.size()) < 0) {
       m_failed = true;

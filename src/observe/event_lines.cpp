@@ -67,12 +67,18 @@ std::string_view name_of(Level level) noexcept {
 }
 
 void append_one_line(std::string& out, std::string_view text) {
-  const auto breaks = [](char c) { return c == '\n' || c == '\r'; };
+  const auto steers = [](char c) {
+    const auto code = static_cast<unsigned char>(c);
+    return code < 0x20 || code == 0x7f;
+  };
   for (auto at = text.begin(); at != text.end(); ++at) {
-    const auto end = std::find_if(at, text.end(), breaks);
+    const auto end = std::find_if(at, text.end(), steers);
     out.append(at, end);
     if (end == text.end()) return;
-    if (*end == '\n') out += "\\n";
+    if (*end == '\n')
+      out += "\\n";
+    else
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(*end));
     at = end;
   }
 }

@@ -38,6 +38,7 @@ bool LogFile::write(Level level, std::string_view text) {
 bool LogFile::open() {
   std::error_code error;
   std::filesystem::create_directories(m_file.parent_path(), error);
+  if (error) return fails(error.value());
   m_descriptor = ::open(m_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   return m_descriptor >= 0 || fails(errno);
 }

@@ -59,10 +59,10 @@ detail::Outcome ColdCall::decide_alone() {
   }
   if (m_field.open().size() == m_field.size()) m_field.prune(m_attempt);
   if (m_field.open().empty()) nothing_works();
-  if (mode == Mode::first) return first_that_works();
-  if (!m_incumbent) m_incumbent = earlier_winner();
   read_remains();
   leave_out_crashed();
+  if (mode == Mode::first) return first_that_works();
+  if (!m_incumbent) m_incumbent = earlier_winner();
   resume_alone();
   return tune();
 }
@@ -166,28 +166,65 @@ detail::Outcome ColdCall::miss_without_tuning() {
 /// Untimed; nothing is stored. With ranks the first candidate that works on all of them.
 detail::Outcome ColdCall::first_that_works() {
   refuse_capture();
+  store::Journal journal = new_journal();
+  try {
+    const auto found = find_first_that_works(journal);
+    journal.close(false);
+    if (!found) nothing_works();
+    return outcome(*found, "first", true);
+  } catch (const DeviceLost&) {
+    throw;  // the journal keeps its open entry: the next process skips that candidate
+  } catch (...) {
+    journal.interrupted();
+    journal.close(false);
+    throw;
+  }
+}
+
+std::optional<std::size_t> ColdCall::find_first_that_works(store::Journal& journal) {
   timing::Stopwatch watch(m_target.stream, m_target.settings.stopwatch_policy(), 1);
   CheckedAttempt checked(m_attempt);
   detail::Attempt& attempt =
       m_target.settings.checked ? static_cast<detail::Attempt&>(checked) : m_attempt;
   for (const std::size_t i : m_field.open()) {
     const Visit once{static_cast<std::uint32_t>(m_field.space_index(i)), 1, 0};
+    const Value identity = m_field.config(i).identity();
+    journal.begin(identity);
     const auto end = [&] {
       WatchedAttempt watched(attempt);
       return watch.visit(once, watched, {}, {});
     }();
+    journal.end(identity, end.status, end.reason, {});
     Status worst[] = {end.status};
     m_agreement.vote(worst);
     if (worst[0] == Status::ok) {
-      m_agreement.finish(m_field.config(i).identity().text());
-      return outcome(i, "first", true);
+      m_agreement.finish(identity.text());
+      return i;
     }
     m_field.end(i, worst[0], end.reason.empty() ? "failed on another rank" : end.reason);
   }
-  nothing_works();
+  return std::nullopt;
 }
 
-void ColdCall::read_remains() { m_remains = m_target.remains(); }
+store::Journal ColdCall::new_journal() const {
+  return store::Journal(m_target.store.root()
+                            ? m_target.store.file(m_target.launcher.spec.name, m_target.key)
+                            : std::filesystem::path{},
+                        m_target.key.text(), m_target.journal_policy());
+}
+
+/// MODE=first takes no choice from the record, but heeds what it says of crashes.
+void ColdCall::read_remains() {
+  m_remains = m_target.remains();
+  if (m_target.settings.environment.mode != Mode::first) return;
+  const auto lookup = m_target.store.load(m_target.launcher.spec.name, m_target.key);
+  if (!lookup.record) return;
+  for (const TuningRecord& t : lookup.record->tunings)
+    for (const CandidateRecord& c : t.candidates)
+      if (c.status == Status::crashed)
+        m_remains.crashed.push_back(
+            {c.config.identity(), t.created, fmt::format("record of {}", t.created)});
+}
 
 void ColdCall::leave_out_crashed() {
   if (!m_target.settings.environment.retry_crashed) session::leave_out_crashed(m_remains, m_field);
@@ -226,8 +263,7 @@ detail::Outcome ColdCall::tune() {
         fmt::format("disttune: '{}': {} entries equal an earlier one; each is timed once",
                     spec.name, m_field.duplicates()),
         "duplicates " + spec.name);
-  store::Journal journal(m_target.store.root() ? file : std::filesystem::path{},
-                         m_target.key.text(), m_target.journal_policy());
+  store::Journal journal = new_journal();
   Measured measured = measure(journal);
   measured.contended = turn->contended();
   turn.reset();  // others need not wait for the store

@@ -29,6 +29,8 @@ class ColdCall {
   [[nodiscard]] detail::Outcome decide_together();
   [[nodiscard]] detail::Outcome miss_without_tuning();
   [[nodiscard]] detail::Outcome first_that_works();
+  [[nodiscard]] std::optional<std::size_t> find_first_that_works(store::Journal& journal);
+  [[nodiscard]] store::Journal new_journal() const;
   [[nodiscard]] detail::Outcome tune();
   void read_remains();
   void leave_out_crashed();

@@ -16,7 +16,7 @@ detail::Outcome ColdCall::decide_together() {
   m_target.key.group = m_agreement.shape(m_target.key.hardware);
   if (mode == Mode::tune || mode == Mode::cached || mode == Mode::strict) look_up();
   m_field.prune(m_attempt);
-  if (mode == Mode::tune) read_remains();
+  if (mode == Mode::tune || mode == Mode::first) read_remains();
   const agree::Agreed agreed = m_agreement.handshake(hello());
   m_writer = agreed.writer;
   if (mode == Mode::off) {
@@ -33,10 +33,9 @@ detail::Outcome ColdCall::decide_together() {
     return miss_without_tuning();
   }
   if (m_field.open().empty()) nothing_works();
-  if (mode == Mode::first) return first_that_works();
   m_target.settings.environment.retry_crashed = agreed.retry_crashed;
   share_remains(agreed);
-  return tune();
+  return mode == Mode::first ? first_that_works() : tune();
 }
 
 agree::Hello ColdCall::hello() const {
@@ -150,7 +149,8 @@ void ColdCall::share_remains(const agree::Agreed& agreed) {
     for (std::size_t k = 0; k < open.size(); ++k)
       if (marks[k] != 0 && m_field.is_open(open[k]) && !agreed.retry_crashed)
         m_field.end(open[k], Status::crashed,
-                    "a process died while it ran on another rank; RETRY_CRASHED=1 tries it again");
+                    "a process died while it ran on another rank; "
+                    "TRITON_DIST_AUTOTUNE_RETRY_CRASHED=1 tries it again");
   }
   if (!agreed.resume_rank) return;
   std::string text = m_agreement.rank() == *agreed.resume_rank ? resumable_text() : std::string{};

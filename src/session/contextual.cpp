@@ -128,7 +128,9 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
     turn = DeviceTurn::take(*first.device, first.device->fingerprint(), true,
                             tools->agreement.alone());
   meet();
+  const auto contended = [&] { return tunes && (turn == nullptr || turn->contended()); };
   while (another_pass()) {
+    if (tools->agreement.alone()) save_decided(contended());
     try {
       run_pass(outer);
     } catch (const std::exception& e) {
@@ -136,9 +138,9 @@ void ContextualCall::Impl::tune(const std::function<void(Pass&)>& outer) {
     }
   }
   agree_on_decisions();
-  const bool contended = tunes && (turn == nullptr || turn->contended());
+  const bool beside = contended();
   turn.reset();
-  publish(contended);
+  publish(beside);
   // The first pass ran the winners already where nothing was left to decide.
   if (!std::ranges::all_of(contexts, [](auto& f) { return f->context.was_settled_alone(); }))
     run_pass(outer);
@@ -253,15 +255,25 @@ void ContextualCall::Impl::warn_starved(const Context& c) const {
       fmt::format("starved {} {}", name, c.kernel().spec().name));
 }
 
-void ContextualCall::Impl::publish(bool contended) {
-  // A rank that can write nowhere tries all the same: that warns.
+/// What is decided so far: alone after every pass, since who is ended before the last one has tuned
+/// these for good.
+void ContextualCall::Impl::save_decided(bool contended) {
+  const std::lock_guard lock(mutex);
   for (const auto& f : contexts) {
-    if (!f->kept || !(agreed.writer || f->kept->store_id() == 0)) continue;
+    // A rank that can write nowhere tries all the same: that warns.
+    if (!f->kept || f->saved || !(agreed.writer || f->kept->store_id() == 0)) continue;
+    f->saved = true;
     if (f->context.tuned())
       f->kept->save(f->context.tuning_record(contended));
     else if (f->adopted && f->context.decided())
       f->kept->save(*f->adopted);
+    else
+      f->saved = false;
   }
+}
+
+void ContextualCall::Impl::publish(bool contended) {
+  save_decided(contended);
   if (!decided) return;
   for (const auto& f : contexts)
     if (f->context.decided())

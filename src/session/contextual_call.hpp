@@ -71,6 +71,7 @@ struct ContextualCall::Impl final : Pass {
   void agree_on_decisions();
   void shake_hands();
   void compare_pass();
+  void save_decided(bool contended);
   void publish(bool contended);
   [[nodiscard]] std::string decision_text() const;
   void warn_starved(const Context& context) const;

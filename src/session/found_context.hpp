@@ -26,6 +26,7 @@ struct FoundContext {
   std::unique_ptr<KeptChoice> kept;  ///< null: choices are not kept
   Context context;
   std::optional<TuningRecord> adopted;  ///< of another rank, to be stored here too
+  bool saved = false;
 };
 
 using Contexts = std::vector<std::unique_ptr<FoundContext>>;

@@ -185,7 +185,7 @@ Explanation explain(const Launcher& launcher, const Call& call,
     for (const std::size_t i : stored->unknown)
       if (admitted(i))
         e.differences.push_back(fmt::format(
-            "{}: not in the record; a new key measures {}", field.config(i).display(),
+            "{}: not in the record; the next cold call measures {}", field.config(i).display(),
             stored->differences.empty() ? "it against the record's best" : "all candidates anew"));
   } else {
     for (const auto& crash : target.remains().crashed)

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/environment.hpp"
 #include "core/fork.hpp"
 #include "core/sha256.hpp"
 #include "disttune/detail/attempt.hpp"
@@ -76,6 +77,22 @@ namespace {
 // may be called from destructors that run later still.
 thread_local const TuningMark* t_tuning = nullptr;
 
+/// What processes of this user that measure on the device lock; empty: there is no folder for it.
+/// Processes with other visible devices use other hardware under the same index.
+std::string lock_file(const Device& device, const Value& hardware) {
+  std::string who = fmt::format("{} {} {}", device.kind(), device.index(), hardware.text());
+  std::error_code error;
+  std::filesystem::path folder;
+  core::while_unchanged([&] {
+    for (const char* visible :
+         {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"})
+      if (const char* value = std::getenv(visible)) who += fmt::format(" {}={}", visible, value);
+    folder = std::filesystem::temp_directory_path(error);
+  });
+  if (error) return {};
+  return folder / fmt::format("disttune-{}-{:.16}.lock", ::getuid(), core::sha256_hex(who));
+}
+
 }  // namespace
 
 DeviceTurn::DeviceTurn() : m_owner(core::fork_count()) {}
@@ -97,6 +114,7 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
     if (!seat) seat = std::make_shared<Seat>();
     shared = seat;
   }
+  const std::string file = lock_file(device, hardware);
   Seat& seat = *shared;
   std::unique_lock lock(seat.mutex);
   while (seat.depth > 0 && seat.owner != std::this_thread::get_id()) {
@@ -110,23 +128,14 @@ std::unique_ptr<DeviceTurn> DeviceTurn::take(const Device& device, const Value& 
   turn->m_seat = shared;  // only now: a turn that was waited for in vain gives nothing back
   if (++seat.depth == 1) {
     seat.runs.watch_this_thread();
-    turn->lock_among_processes(device, hardware);
+    turn->lock_among_processes(file);
   }
   return turn;
 }
 
-/// Tells, and never waits: a flag in the record is worth more than a queue of jobs. Processes with
-/// other visible devices use other hardware under the same index.
-void DeviceTurn::lock_among_processes(const Device& device, const Value& hardware) {
-  std::string who = fmt::format("{} {} {}", device.kind(), device.index(), hardware.text());
-  for (const char* visible :
-       {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"})
-    if (const char* value = std::getenv(visible)) who += fmt::format(" {}={}", visible, value);
-  std::error_code error;
-  const auto folder = std::filesystem::temp_directory_path(error);
-  if (error) return;
-  const auto file =
-      folder / fmt::format("disttune-{}-{:.16}.lock", ::getuid(), core::sha256_hex(who));
+/// Tells, and never waits: a flag in the record is worth more than a queue of jobs.
+void DeviceTurn::lock_among_processes(const std::string& file) {
+  if (file.empty()) return;
   m_lock = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   m_contended = m_lock >= 0 && ::flock(m_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }

@@ -40,7 +40,7 @@ class DeviceTurn {
 
  private:
   struct Seat;
-  void lock_among_processes(const Device& device, const Value& hardware);
+  void lock_among_processes(const std::string& file);
 
   std::shared_ptr<Seat> m_seat;  ///< null: measures without a turn
   std::uint64_t m_owner;         ///< the process, by its fork_count

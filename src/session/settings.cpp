@@ -47,7 +47,7 @@ Settings settings_of(const detail::LauncherOptions& options, const Defaults& def
   s.repeat = count(options.repeat, env.repeat, defaults.repeat);
   const std::string cache = options.cache.value_or(env.cache);
   s.cold = cache.empty() ? defaults.cold : cache == "cold";
-  const std::string timer = options.timer.value_or(env.timer);
+  const std::string timer = options.timer.value_or(options.clock ? "auto" : env.timer);
   s.graph = timer == "graph";
   s.host_clock = timer == "host";
   s.clock = options.clock;

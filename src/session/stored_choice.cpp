@@ -89,7 +89,8 @@ void leave_out_crashed(const store::Remains& left, Field& field) {
   for (const auto& crash : left.crashed)
     if (const auto at = field.find(crash.candidate); at && field.is_open(*at))
       field.end(*at, Status::crashed,
-                fmt::format("a process died while it ran ({}); RETRY_CRASHED=1 tries it again",
+                fmt::format("a process died while it ran ({}); "
+                            "TRITON_DIST_AUTOTUNE_RETRY_CRASHED=1 tries it again",
                             crash.what));
 }
 
@@ -100,7 +101,7 @@ void warn_of_versions(std::string_view name, const std::vector<std::string>& dif
       Level::warning,
       fmt::format(
           "disttune: '{}': the stored choice was tuned under other versions ({}); it is used all "
-          "the same (VERSION_CHECK=1 tunes again): {}",
+          "the same (TRITON_DIST_AUTOTUNE_VERSION_CHECK=1 tunes again): {}",
           name, fmt::join(differences, "; "), where),
       fmt::format("deps {} {}", name, where));
 }

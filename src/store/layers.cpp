@@ -141,7 +141,17 @@ class Saving {
       for (const TuningRecord& t : base->tunings)
         if (t.deps != newest.deps) tunings.push_back(&t);
     }
-    return write_record_of(out, tunings);
+    std::string text = write_record_of(out, tunings);
+    if (text.size() > k_largest_record && tunings.size() > 1) {
+      tunings.resize(1);
+      text = write_record_of(out, tunings);
+    }
+    if (text.size() > k_largest_record)
+      throw StoreError(
+          fmt::format("the record has {} bytes, and more than {} would not be read: "
+                      "kept in memory only",
+                      text.size(), k_largest_record));
+    return text;
   }
 
   static void absorb(std::optional<Record>& into, Record record) {
@@ -301,7 +311,10 @@ Lookup Store::load(std::string_view name, const RecordKey& key) const noexcept {
 
 Saved Store::save(const Record& record) const noexcept {
   try {
-    if (!m_root) return {{}, "there is no folder to store in: kept in memory only"};
+    if (!m_root)
+      return {{},
+              "there is no home folder to store in: kept in memory only; set "
+              "TRITON_DIST_AUTOTUNE_HOME"};
     if (record.tunings.empty()) return {{}, "the record holds no tuning"};
     return Saving(record, file(record.name, record.key)).run();
   } catch (const std::exception& e) {

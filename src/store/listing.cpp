@@ -1,5 +1,6 @@
 // What a store holds, from the beginnings of its files; and which stored key is nearest to one that
 // was not found.
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -45,9 +46,17 @@ Summary summary_of_original(const OriginalForm& original) {
   return out;
 }
 
-std::optional<Summary> summary_of_whole(const fs::path& file) {
+std::string not_read(const fs::path& path, std::string_view why) {
+  return fmt::format("{}: {}", path.string(), why);
+}
+
+/// Nothing, with the reason in `why`, for what is no record of ours or cannot be read.
+std::optional<Summary> summary_of_whole(const fs::path& file, std::string& why) {
   const FileContent content = read_file(file, k_largest_record);
-  if (content.state != FileState::read) return std::nullopt;
+  if (content.state != FileState::read) {
+    why = content.reason;
+    return std::nullopt;
+  }
   try {
     const Record record = read_record(content.text);
     return summary_of(record, record.tunings.front());
@@ -56,57 +65,70 @@ std::optional<Summary> summary_of_whole(const fs::path& file) {
   }
 }
 
-std::optional<Summary> summarize(const fs::path& file) {
+std::optional<Summary> summarize(const fs::path& file, std::string& why) {
   std::optional<Summary> out;
   try {
     const FileContent head = read_file(file, k_head_bytes, true);
-    if (head.state != FileState::read) return std::nullopt;
+    if (head.state != FileState::read) {
+      why = head.reason;
+      return std::nullopt;
+    }
     out = read_head(head.text);
-    if (!out) out = summary_of_whole(file);
-  } catch (const Error&) {
-    return std::nullopt;  // damaged, or another version's
+    if (!out) out = summary_of_whole(file, why);
+  } catch (const Error& e) {  // damaged, or another version's
+    why = e.what();
+    return std::nullopt;
   }
   if (out) out->file = file;
   return out;
 }
 
-/// Calls `visit(path)` for the entries of a folder until it returns false; a folder that cannot be
-/// read has none.
+/// Calls `visit(path)` for the entries of a folder until it returns false. A folder that cannot be
+/// read has none: the error says why, and is empty for one that is not there.
 template <class F>
-void each_entry(const fs::path& folder, F&& visit) {
+std::error_code each_entry(const fs::path& folder, F&& visit) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (!visit(it->path())) return;
+    if (!visit(it->path())) return {};
+  return error == std::errc::no_such_file_or_directory ? std::error_code{} : error;
 }
 
 bool is_record_name(const fs::path& path) {
   return path.extension() == ".json" && is_digest(path.stem().native());
 }
 
-/// The record files of a function's folder, and those that lie beside a record that is not there.
-std::vector<fs::path> record_files(const fs::path& folder, std::size_t most) {
+/// The records of a function's folder.
+std::vector<fs::path> record_files(const fs::path& folder, std::size_t most,
+                                   std::error_code* problem = nullptr) {
   std::vector<fs::path> out;
-  each_entry(folder, [&](const fs::path& path) {
+  const std::error_code error = each_entry(folder, [&](const fs::path& path) {
     if (is_record_name(path)) out.push_back(path);
     return out.size() < most;
   });
-  each_entry(folder / ".beside", [&](const fs::path& inner) {
-    std::error_code error;
-    fs::path record = folder / inner.filename();
-    record += ".json";
-    if (is_digest(inner.filename().native()) && !fs::exists(record, error))
-      each_entry(inner, [&](const fs::path& path) {
-        if (path.extension() == ".json") out.push_back(path);
-        return out.size() < most;
-      });
-    return out.size() < most;
-  });
+  if (problem != nullptr) *problem = error;
   return out;
 }
 
-std::vector<fs::path> function_folders(const fs::path& root) {
+/// What was saved beside records of the folder, other than beside those in `readable`.
+std::vector<fs::path> files_beside(const fs::path& folder, const std::set<fs::path>& readable,
+                                   std::size_t most) {
   std::vector<fs::path> out;
-  each_entry(root, [&](const fs::path& path) {
+  static_cast<void>(each_entry(folder / ".beside", [&](const fs::path& inner) {
+    fs::path record = folder / inner.filename();
+    record += ".json";
+    if (is_digest(inner.filename().native()) && !readable.contains(record))
+      static_cast<void>(each_entry(inner, [&](const fs::path& path) {
+        if (path.extension() == ".json") out.push_back(path);
+        return out.size() < most;
+      }));
+    return out.size() < most;
+  }));
+  return out;
+}
+
+std::vector<fs::path> function_folders(const fs::path& root, std::error_code& problem) {
+  std::vector<fs::path> out;
+  problem = each_entry(root, [&](const fs::path& path) {
     std::error_code error;
     if (!path.filename().native().starts_with('.') && fs::is_directory(path, error))
       out.push_back(path);
@@ -142,25 +164,40 @@ std::vector<fs::path> newest(std::vector<fs::path> files) {
 
 }  // namespace
 
-std::vector<Summary> Store::list(std::string_view name) const {
+std::vector<Summary> Store::list(std::string_view name, std::vector<std::string>* left_out) const {
   std::vector<Summary> out;
   std::set<fs::path> met;  // folder / file: what an upper layer has hides what lies below
+  const auto leave_out = [&](const fs::path& path, std::string_view why) {
+    if (left_out != nullptr) left_out->push_back(not_read(path, why));
+  };
   for (const fs::path& root : all_roots(m_root, m_layers)) {
     std::vector<fs::path> folders;
+    std::error_code problem;
     if (name.empty()) {
-      folders = function_folders(root);
+      folders = function_folders(root, problem);
     } else {
       folders.push_back(root / core::safe_name(name));
     }
+    if (problem) leave_out(root, problem.message());
     std::ranges::sort(folders);
     for (const fs::path& folder : folders) {
-      std::vector<fs::path> files = record_files(folder, static_cast<std::size_t>(-1));
-      std::ranges::sort(files);
-      for (const fs::path& file : files) {
-        std::optional<Summary> summary = summarize(file);
-        if (summary && met.insert(file.lexically_relative(root)).second)
-          out.push_back(std::move(*summary));
-      }
+      std::set<fs::path> readable;
+      const auto add = [&](std::vector<fs::path> files) {
+        std::ranges::sort(files);
+        for (const fs::path& file : files) {
+          std::string why;
+          std::optional<Summary> summary = summarize(file, why);
+          if (!summary) {
+            leave_out(file, why);
+            continue;
+          }
+          readable.insert(file);
+          if (met.insert(file.lexically_relative(root)).second) out.push_back(std::move(*summary));
+        }
+      };
+      add(record_files(folder, static_cast<std::size_t>(-1), &problem));
+      if (problem) leave_out(folder, problem.message());
+      add(files_beside(folder, readable, static_cast<std::size_t>(-1)));
     }
   }
   return out;
@@ -170,13 +207,17 @@ std::vector<std::string> Store::nearest_differences(std::string_view name,
                                                     const RecordKey& key) const {
   std::vector<fs::path> files;
   for (const fs::path& root : all_roots(m_root, m_layers)) {
-    std::vector<fs::path> more = record_files(root / core::safe_name(name), k_most_looked_at);
+    const fs::path folder = root / core::safe_name(name);
+    std::vector<fs::path> more = record_files(folder, k_most_looked_at);
+    std::ranges::move(files_beside(folder, {more.begin(), more.end()}, k_most_looked_at),
+                      std::back_inserter(more));
     std::ranges::move(more, std::back_inserter(files));
   }
   const Value now = key.text();
   std::vector<std::string> nearest;
   for (const fs::path& file : newest(std::move(files))) {
-    const std::optional<Summary> summary = summarize(file);
+    std::string why;
+    const std::optional<Summary> summary = summarize(file, why);
     if (!summary || summary->original_format) continue;
     std::vector<std::string> lines = key_differences(summary->key, now);
     // Nothing differs: a record of this key that was refused for another reason.

@@ -62,8 +62,10 @@ class Store {
   /// Never throws.
   Saved save(const Record& record) const noexcept;
   /// The summaries of a function's folder (all functions: empty name), by folder and file name;
-  /// what the root has hides an equal file of a layer. Damaged files are skipped.
-  [[nodiscard]] std::vector<Summary> list(std::string_view name = {}) const;
+  /// what the root has hides an equal file of a layer. What cannot be read is skipped, and goes to
+  /// `left_out` as "path: reason".
+  [[nodiscard]] std::vector<Summary> list(std::string_view name = {},
+                                          std::vector<std::string>* left_out = nullptr) const;
   /// Lines "field: theirs → ours" of the stored key nearest to `key` (fewest fields differ; the 200
   /// newest files are compared); empty if nothing is stored.
   [[nodiscard]] std::vector<std::string> nearest_differences(std::string_view name,

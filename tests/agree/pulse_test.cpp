@@ -5,8 +5,13 @@
 #include <atomic>
 #include <semaphore>
 
+#include "core/group_state.hpp"
+#include "core/run_clock.hpp"
+
 namespace disttune::agree::test {
 namespace {
+
+constexpr std::chrono::hours k_patience{1};
 
 class Counting final : public ProcessGroup {
  public:
@@ -25,8 +30,8 @@ TEST(Pulse, BeatsForEveryGroupThatIsListed) {
   Pulse pulse(std::chrono::milliseconds(1));
   Counting a;
   Counting b;
-  pulse.add(a);
-  pulse.add(b);
+  pulse.add(a, k_patience);
+  pulse.add(b, k_patience);
   for (int i = 0; i < 3; ++i) {
     a.beaten.acquire();
     b.beaten.acquire();
@@ -42,16 +47,45 @@ TEST(Pulse, StartsAgainAfterAPause) {
   Pulse pulse(std::chrono::milliseconds(1));
   for (int i = 0; i < 3; ++i) {
     Counting a;
-    pulse.add(a);
+    pulse.add(a, k_patience);
     a.beaten.acquire();
     pulse.remove(a);
   }
 }
 
+TEST(Pulse, WhoHangsInOneRunIsSilentUntilItIsOver) {
+  Pulse pulse(std::chrono::milliseconds(1));
+  Counting a;
+  Counting b;
+  core::RunClock& runs = a.state().runs;
+  runs.watch_this_thread();
+  core::RunClock::run_begins();
+  pulse.add(a, std::chrono::nanoseconds(-1));  // any run is too long
+  pulse.add(b, k_patience);
+  for (int i = 0; i < 3; ++i) b.beaten.acquire();
+  EXPECT_EQ(0, a.count);
+  core::RunClock::runs_end();
+  a.beaten.acquire();
+  runs.stop();
+  pulse.remove(a);
+  pulse.remove(b);
+}
+
+TEST(Pulse, SignsComeThreeTimesInThePatience) {
+  Pulse pulse(std::chrono::hours(1));
+  Counting a;
+  pulse.add(a, k_patience);
+  Counting b;
+  pulse.add(b, std::chrono::milliseconds(3));
+  b.beaten.acquire();
+  pulse.remove(a);
+  pulse.remove(b);
+}
+
 TEST(Pulse, NothingIsRunningWithoutAGroup) {
   Pulse pulse(std::chrono::hours(1));
   Counting a;
-  pulse.add(a);
+  pulse.add(a, k_patience);
   pulse.remove(a);
   EXPECT_EQ(0, a.count);
 }

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import disttune
@@ -142,3 +143,42 @@ def test_what_is_not_there_is_said(tmp_path, capsys):
     broken.write_text("{")
     assert main(["show", str(broken)]) == 1
     assert capsys.readouterr().err.startswith("disttune: ")
+
+
+def test_what_cannot_be_read_is_left_out_and_said(tuned, store, capsys):
+    tuned(17)
+    first, second = sorted((store / "scale").glob("*.json"))
+    first.write_bytes(first.read_bytes()[:-5])
+    (store / "scale" / f"{'0' * 64}.json").write_text('{"schema": {"name": "other"')
+    assert main(["list"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("    winner") == 2  # the beginning of the first is whole
+    assert f"left out: {store}/scale/{'0' * 64}.json: " in said.err
+    assert main(["show", "scale"]) == 1
+    said = capsys.readouterr()
+    assert str(second) in said.out  # the damaged one does not keep the other from being shown
+    assert str(first) in said.err or "offset" in said.err
+
+
+def test_a_home_that_is_no_utf8(clock, tmp_path, monkeypatch, capsys):
+    home = os.fsdecode(os.fsencode(tmp_path) + b"/h\xff")
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_HOME", home)
+
+    @disttune.autotune([{"b": 2}, {"b": 1}], key_fn=None, timer=clock)
+    def scale(b):
+        clock.spend(b)
+
+    scale()
+    file = scale.explain().file
+    assert os.path.exists(file)
+    assert "scale" in str(scale.explain())
+    assert disttune.load_autotune_data(file)["func"] == "scale"
+    for command in (["env"], ["list"], ["list", "--store", home], ["show", file]):
+        assert main(command) == 0, command
+        assert capsys.readouterr().err == ""
+
+
+def test_a_store_is_named_as_a_shell_would(tuned, store, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(store.parent))
+    assert main(["list", "--store=~/store"]) == 0
+    assert "scale" in capsys.readouterr().out

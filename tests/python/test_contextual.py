@@ -988,3 +988,68 @@ def test_without_persist_nothing_is_stored(clock, tune, store):
     kernel = make_kernel(clock)
     tune()(lambda: kernel[(1,)](Tensor(), 1))()
     assert not list(store.rglob("*.json"))
+
+
+def test_warnings_name_the_callers_line(clock, tune):
+    kernel = make_kernel(clock)
+    passes = []
+
+    def outer():
+        passes.append(1)
+        if len(passes) < 3:
+            kernel[(1,)](Tensor(), 1)
+
+    with pytest.warns(disttune.DisttuneWarning, match="not launched in three passes") as caught:
+        tune()(outer)()
+    (starved,) = [w for w in caught if "three passes" in str(w.message)]
+    assert starved.filename == __file__
+
+
+@pytest.mark.parametrize("option", ["cache", "timer", "strategy"])
+@pytest.mark.parametrize("value", ["", 0, []])
+def test_no_value_of_an_option_is_taken_silently(option, value):
+    with pytest.raises((TypeError, ValueError), match=option):
+        disttune.contextual_autotune(**{option: value})
+
+
+def test_none_is_every_options_not_given():
+    names = ("n_repeat", "n_warmup", "cache", "timer", "strategy", "persist", "group")
+    disttune.contextual_autotune(**dict.fromkeys(names))
+
+
+def test_every_nan_is_one_key(clock, tune):
+    kernel = make_kernel(clock, blocks=(4, 2))
+    tuned = tune()(lambda: kernel[(1,)](Tensor(), float("nan")))
+    tuned()
+    assert blocks_of(kernel)[-1] == 2
+    assert len(kernel.cache) == 1
+    count = len(kernel.fn.launches)
+    tuned()
+    assert len(kernel.fn.launches) == count + 1
+
+
+def test_what_is_decided_outlives_an_interrupt(clock, tune, store):
+    """Each kernel's choice is kept as soon as it is there, not when the call has ended."""
+
+    def run(interrupt):
+        first = make_kernel(clock, blocks=(4, 2), name="first")
+        second = make_kernel(clock, blocks=(1, 2, 3, 4), name="second")
+
+        def stop(launch):
+            if interrupt and launch.block == 4:
+                raise KeyboardInterrupt
+
+        second.fn.on_launch = stop
+
+        def outer():
+            first[(1,)](Tensor(), 1)
+            second[(1,)](Tensor(), 1)
+
+        try:
+            tune(persist=True)(outer)()
+        except KeyboardInterrupt:
+            assert interrupt
+        return blocks_of(first)
+
+    assert len(run(interrupt=True)) > 2 * 3
+    assert set(run(interrupt=False)) == {2}

@@ -13,6 +13,7 @@ import os
 import pickle
 import subprocess
 import sys
+import textwrap
 import threading
 import warnings
 import weakref
@@ -1066,3 +1067,95 @@ def test_preparation_that_calls_the_launcher_runs_its_default(clock, monkeypatch
 
     assert f(7) == 1
     assert sorted(seen) == [(1, 3), (3, 3)]
+
+
+def test_a_launcher_that_calls_itself_without_end_is_a_recursion_error(tmp_path):
+    program = textwrap.dedent(
+        """
+        import disttune
+
+        @disttune.autotune([{"b": 1}, {"b": 2}], key_fn=lambda n: n, name="f", version="1")
+        def f(n, b):
+            return f(n + 1)
+
+        try:
+            f(0)
+        except RecursionError:
+            print("as it should be")
+        """
+    )
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py")],
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.stdout == "as it should be\n", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("decorate", [lambda fn: disttune.autotune([{"b": 1}], None)(fn),
+                                      disttune.contextual_autotune(), disttune.measure])  # fmt: skip
+def test_what_only_starts_its_work_is_refused(decorate):
+    class Asynchronous:
+        async def __call__(self, b):
+            pass
+
+    async def generates(b):
+        yield b
+
+    for fn in (Asynchronous(), generates):
+        with pytest.raises(TypeError, match="only starts its work"):
+            decorate(fn)
+
+
+def test_a_clock_in_code_wins_over_the_environments_timer(clock, monkeypatch):
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_TIMER", "graph")
+
+    @disttune.autotune([{"b": 2}, {"b": 1}], key_fn=None, timer=clock)
+    def f(b):
+        clock.spend(b)
+        return b
+
+    assert f() == 1
+    assert f.result().policy["launch"] == "eager"
+
+
+def test_a_store_with_nul_in_its_name_is_refused():
+    with pytest.raises(ValueError, match="NUL"):
+        disttune.autotune([{"b": 1}], None, store="/x/a\0b")
+
+
+def test_the_environment_may_change_while_other_threads_tune(clock):
+    """A child does it: a race in the C library ends the process."""
+    program = textwrap.dedent(
+        """
+        import itertools, os, sys, threading
+        import disttune
+
+        sys.setswitchinterval(1e-5)
+        going = True
+
+        def write():
+            n = 0
+            while going:
+                n += 1
+                os.environ[f"VARIABLE_{n % 997}"] = "x" * (n % 63)
+                os.environ.pop(f"VARIABLE_{(n * 7) % 997}", None)
+
+        @disttune.autotune([{"b": 1}, {"b": 2}], key_fn=lambda n: n, timer=itertools.count(1).__next__,
+                           warmup=0, repeat=1, name="f", version="1")
+        def f(n, b):
+            pass
+
+        writers = [threading.Thread(target=write, daemon=True) for _ in range(2)]
+        for writer in writers:
+            writer.start()
+        for n in range(100):
+            f(n)
+        going = False
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]

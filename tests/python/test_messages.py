@@ -1,5 +1,6 @@
 """Warnings of the session: given where the caller stands, and once a process."""
 
+import logging
 import warnings
 
 import disttune
@@ -91,3 +92,45 @@ def test_a_warning_can_be_an_error(call):
         warnings.simplefilter("error")
         with pytest.raises(disttune.DisttuneWarning):
             call(None)
+
+
+def test_a_message_that_cannot_be_shown_fails_nothing(monkeypatch, clock):
+    @disttune.autotune([{"b": 2}, {"b": 1}], key_fn=None, timer=clock)
+    def f(b):
+        clock.spend(b)
+        return b
+
+    said = []
+    monkeypatch.setattr("sys.unraisablehook", lambda raised: said.append(str(raised.exc_value)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", lambda *_, **__: int("closed"))
+        assert f() == 1
+    assert said
+    assert all("closed" in text for text in said)
+
+
+def test_an_interrupt_while_a_message_is_shown_is_the_callers(clock):
+    class Handler(logging.Handler):
+        seen = 0
+
+        def emit(self, record):
+            self.seen += 1
+            if self.seen == 5:
+                raise KeyboardInterrupt
+
+    runs = []
+
+    @disttune.autotune([{"b": b} for b in (3, 2, 1)], key_fn=None, timer=clock)
+    def f(b):
+        runs.append(b)
+        clock.spend(b)
+
+    logger, handler = logging.getLogger("disttune"), Handler()
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            f(autotune_verbose=True)
+    finally:
+        logger.removeHandler(handler)
+    assert len(runs) < 3 * 15

@@ -35,7 +35,7 @@ class Attempt:
 
 
 def clocks_in_records():
-    return {_core.load_record(found["file"]).policy["clock"] for found in _core.list_store()}
+    return {_core.load_record(found["file"]).policy["clock"] for found in _core.list_store()[0]}
 
 
 def test_the_first_answer_of_several_threads_stays():
@@ -55,7 +55,7 @@ def test_the_first_answer_of_several_threads_stays():
             return "the clock of the first thread to ask"
 
     _core.decide(kernel, 1, Attempt(), device=Asked())
-    assert len(_core.list_store()) == 2
+    assert len(_core.list_store()[0]) == 2
     assert clocks_in_records() == {"the clock of the second thread to ask"}
 
 
@@ -74,9 +74,9 @@ def test_a_device_may_say_that_it_is_throttled(monkeypatch):
             raise RuntimeError("the sensor does not answer")
 
     def quality(key, device):
-        before = {found["file"] for found in _core.list_store()}
+        before = {found["file"] for found in _core.list_store()[0]}
         _core.decide(kernel, key, Attempt(), device=device)
-        (file,) = {found["file"] for found in _core.list_store()} - before
+        (file,) = {found["file"] for found in _core.list_store()[0]} - before
         return _core.load_record(file).tunings[0].quality
 
     hot = Hot()

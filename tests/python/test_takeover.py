@@ -132,3 +132,56 @@ def test_wrong_use_says_how(tmp_path, original):
     done = run(tmp_path, original, "", before=("-m", "disttune.takeover", "-h"))
     assert done.returncode == 0
     assert "usage: python -m disttune.takeover" in done.stdout
+
+
+def test_a_programs_annotations_are_its_own(tmp_path, original):
+    program = "def f(x: int): pass\nprint(f.__annotations__)\n"
+    done = run(tmp_path, original, program, before=("-m", "disttune.takeover"))
+    assert done.stdout == "{'x': <class 'int'>}\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["program", "package.tool", "package"])
+def test_spawned_workers_of_a_module_are_included(tmp_path, original, name):
+    text = """
+        import multiprocessing
+        import sys
+
+        import triton_dist.tune
+
+
+        def work(queue):
+            queue.put(triton_dist.tune.autotune.__module__)
+
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("spawn")
+            queue = context.Queue()
+            worker = context.Process(target=work, args=(queue,))
+            worker.start()
+            print(queue.get(timeout=60), sys.argv[1:], __package__)
+            worker.join()
+        """
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    for file in ("program", "package/tool", "package/__main__"):
+        (tmp_path / f"{file}.py").write_text(textwrap.dedent(text))
+    done = subprocess.run(
+        [sys.executable, "-m", "disttune.takeover", "-m", name, "a"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(original), *sys.path])},
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    package = "package" if name.startswith("package") else ""
+    assert done.stdout == f"disttune._function ['a'] {package}\n"
+
+
+def test_what_cannot_be_run_is_said_in_a_line(tmp_path, original):
+    for arguments in (["nowhere.py"], ["-m", "nowhere"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "disttune.takeover", *arguments],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(original), *sys.path])},
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode != 0
+        assert "nowhere" in done.stderr
+        assert "Traceback" not in done.stderr
