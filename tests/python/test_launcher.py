@@ -1092,8 +1092,10 @@ def test_a_launcher_that_calls_itself_without_end_is_a_recursion_error(tmp_path)
     assert done.stdout == "as it should be\n", done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("decorate", [lambda fn: disttune.autotune([{"b": 1}], None)(fn),
-                                      disttune.contextual_autotune(), disttune.measure])  # fmt: skip
+@pytest.mark.parametrize(
+    "decorate",
+    [disttune.autotune([{"b": 1}], None), disttune.contextual_autotune(), disttune.measure],
+)
 def test_what_only_starts_its_work_is_refused(decorate):
     class Asynchronous:
         async def __call__(self, b):
@@ -1141,8 +1143,8 @@ def test_the_environment_may_change_while_other_threads_tune(clock):
                 os.environ[f"VARIABLE_{n % 997}"] = "x" * (n % 63)
                 os.environ.pop(f"VARIABLE_{(n * 7) % 997}", None)
 
-        @disttune.autotune([{"b": 1}, {"b": 2}], key_fn=lambda n: n, timer=itertools.count(1).__next__,
-                           warmup=0, repeat=1, name="f", version="1")
+        @disttune.autotune([{"b": 1}, {"b": 2}], key_fn=lambda n: n, warmup=0, repeat=1,
+                           timer=itertools.count(1).__next__, name="f", version="1")
         def f(n, b):
             pass
 

@@ -233,3 +233,17 @@ def test_the_slowest_rank_decides_alike_on_all_ranks(two):
         assert (found["cold"], found["warm"]) == (3 * 15 + 1, 3 * 15 + 2)
         assert found["alone"] == (1 if rank == 0 else 3)
         assert found["group"] == 2
+
+
+def test_a_rank_that_hangs_in_a_run_ends_the_wait_of_the_others(tmp_path):
+    found = run(["hangs_in_a_run"], 2, tmp_path)["hangs_in_a_run"]
+    assert found[1]["error"] == "GroupTimeout"
+    assert "rank 0" in found[1]["text"]
+    assert found[0]["error"] == "GroupTimeout"  # it hears of it when its run is over
+
+
+def test_a_forked_child_of_a_rank_is_told_at_once(tmp_path):
+    found = run(["forked"], 2, tmp_path)["forked"]
+    for rank in range(2):
+        assert "forked from a rank" in found[rank]["text"]
+        assert found[rank]["seconds"] < 10

@@ -192,6 +192,33 @@ TEST_F(Function, S69_ModeFirstTakesTheFirstThatWorksWithoutTiming) {
   EXPECT_EQ(scale({{3}, {1}}).result(7)->tunings[0].created, stored->tunings[0].created);
 }
 
+TEST_F(Function, ModeFirstLeavesOutWhatEndedAProcess) {
+  const auto dying = [&](const char* mode) {
+    if (const pid_t child = ::fork(); child == 0) {
+      set("MODE", mode);
+      on_run = [](const Tile& t, int) {
+        if (t.block == 3) ::_exit(9);
+      };
+      scale({{3}, {1}})(7);
+      ::_exit(runs_of(1) > 0 ? 0 : 1);
+    } else {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      return WEXITSTATUS(status);
+    }
+  };
+  EXPECT_EQ(dying("first"), 9);
+  EXPECT_EQ(dying("first"), 0) << "the journal says so";
+  scale({{3}, {1}})(7);  // decides, and takes the journal away
+  runs.clear();
+  set("MODE", "first");
+  scale({{3}, {1}})(7);
+  EXPECT_EQ(runs_of(3), 0u) << "the record says so";
+  set("RETRY_CRASHED", "1");
+  scale({{3}, {1}})(7);
+  EXPECT_GT(runs_of(3), 0u);
+}
+
 TEST_F(Function, ModeFirstTakesTheFirstWithARightResult) {
   set("MODE", "first");
   const auto tuned = half({{1}, {2}, {3}});

@@ -413,6 +413,14 @@ TEST_F(RankSession, RetryCrashedMeasuresTheRecordsCrashedCandidatesOnAllRanks) {
   for (auto& r : ranks) EXPECT_EQ(r->blocks.size(), 1u) << "nothing is left to be tried again";
 }
 
+TEST_F(RankSession, ModeFirstLeavesOutOnAllRanksWhatEndedOneOfThem) {
+  leave_crash(ranks[1]->store, to_config(Tile{3}).identity());
+  set("MODE", "first");
+  testing::Ranks group(k_ranks);
+  EXPECT_EQ(call({{3}, {1}, {2}}, group), std::vector<int>(k_ranks, 1));
+  for (const auto& e : errors) EXPECT_EQ(testing::what(e), "");
+}
+
 TEST_F(RankSession, RetryCrashedUnderOtherVersionsMeasuresAllAnew) {
   std::string version = "1";
   detail::set_software_provider([&] { return Value::dict({{Value("compiler"), Value(version)}}); });

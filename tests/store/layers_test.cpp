@@ -598,6 +598,17 @@ TEST_F(RacingStoreTest, SaveThatMeetsAHeldLockIsNotLostBehindTheMerge) {
   EXPECT_EQ(m_store.load("scale", m_record.key).record->tunings.size(), 3U);
 }
 
+TEST_F(StoreTest, WhatWouldBeTooLargeToReadIsNotWritten) {
+  ASSERT_EQ(m_store.save(m_record).problem, "");
+  const std::string before = read_text(m_file);
+  Record large = m_record;
+  large.tunings[0].candidates[0].reason = std::string(std::size_t{65} << 20, 'x');
+  const Saved saved = m_store.save(large);
+  EXPECT_NE(saved.problem.find("would not be read"), std::string::npos) << saved.problem;
+  EXPECT_TRUE(saved.file.empty());
+  EXPECT_EQ(read_text(m_file), before);
+}
+
 TEST_F(StoreTest, ProcessThatDiesAtAnyStepOfASaveLosesNothingAndHoldsNobodyUp) {
   const Faults faults;
   g_calls = file_calls();

@@ -128,6 +128,25 @@ TEST_F(ListingTest, WhatIsNoRecordIsSkipped) {
   write_text(m_folder.path() / "root" / "file", "in the root");
   EXPECT_EQ(m_store.list("scale").size(), 1U);
   EXPECT_EQ(m_store.list().size(), 1U);
+  std::vector<std::string> left_out;
+  (void)m_store.list({}, &left_out);
+  ASSERT_EQ(left_out.size(), 3U) << "what has a record's name, and is none";
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string name = std::string(64, static_cast<char>('a' + i)) + ".json: ";
+    EXPECT_EQ(left_out[i].find((m_function / name).string()), 0U) << left_out[i];
+    EXPECT_GT(left_out[i].size(), (m_function / name).string().size()) << "the reason is missing";
+  }
+}
+
+TEST_F(ListingTest, WhatWasSavedBesideAnUnreadableRecordIsListed) {
+  (void)m_store.save(make_record(1));
+  const fs::path file = m_store.list("scale").at(0).file;
+  const std::string text = read_text(file);
+  write_text(m_function / ".beside" / file.stem() / "1.json", text);
+  EXPECT_EQ(m_store.list("scale").size(), 1U) << "it is part of the record";
+  write_text(file, "junk");
+  ASSERT_EQ(m_store.list("scale").size(), 1U);
+  EXPECT_EQ(m_store.list("scale")[0].file.filename(), "1.json");
 }
 
 TEST_F(ListingTest, LongKeysAndRewrittenFilesAreReadWhole) {

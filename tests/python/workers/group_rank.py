@@ -307,5 +307,42 @@ def tuned():
 
 dist.init_process_group("gloo", init_method=INIT, rank=RANK, world_size=SIZE)
 torch.set_num_threads(1)
+
+
+def hangs_in_a_run():
+    # Rank 0 waits inside its launcher for what rank 1 never sends, as in a collective on the host.
+    held = threading.Event()
+
+    @disttune.autotune([{"b": 2}, {"b": 1}], None, timer=time.perf_counter_ns, name="hangs",
+                       version="1")  # fmt: skip
+    def tuned(b):
+        if RANK == 0 and b == 1:
+            held.wait(60)
+
+    seat = fresh()
+    os.environ["TRITON_DIST_AUTOTUNE_TIMEOUT"] = "2"
+    if RANK == 1:
+        found = error_of(lambda: tuned(autotune_pg=seat))
+        dist.distributed_c10d._get_default_store().set("over", "1")
+        return found
+    threading.Thread(
+        target=lambda: (dist.distributed_c10d._get_default_store().wait(["over"]), held.set()),
+        daemon=True,
+    ).start()
+    return error_of(lambda: tuned(autotune_pg=seat))
+
+
+def forked():
+    # A child of a rank is no rank: it must not wait for a thread that it does not have.
+    seat = fresh()
+    reduce(seat, [RANK], 1)
+    receiving, sending = os.pipe()
+    if os.fork() == 0:
+        os.write(sending, json.dumps(error_of(lambda: reduce(seat, [RANK], 2))).encode())
+        os._exit(0)
+    os.wait()
+    return json.loads(os.read(receiving, 1 << 16))
+
+
 for scenario in SCENARIOS.split(","):
     print(json.dumps({"scenario": scenario, **globals()[scenario]()}), flush=True)
