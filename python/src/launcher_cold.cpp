@@ -205,7 +205,7 @@ Ref explain_call(PyObject* self, StrippedCall call) {
     if (!stored) {  // a default that MODE put there, or a choice that could not be stored
       explanation.differences.clear();
       if (!explanation.miss_reason.empty())
-        explanation.differences.push_back("the store has no choice: " + explanation.miss_reason);
+        explanation.differences.push_back("not from the store: " + explanation.miss_reason);
     }
     explanation.miss_reason.clear();
   }

@@ -241,7 +241,7 @@ def test_explain_tells_a_default_from_a_choice(clock, monkeypatch):
     told = f.explain(1)
     assert told.source == "memory"
     assert told.config == {"c": 1}
-    assert "the store has no choice: no record" in str(told)
+    assert "not from the store: no record" in str(told)
 
 
 # ---- memory -------------------------------------------------------------------------------------

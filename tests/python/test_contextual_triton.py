@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
+from disttune._software import versions  # noqa: E402
 from triton.runtime.autotuner import Autotuner  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -213,3 +214,12 @@ def test_the_example(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("chosen: BLOCK: 512")
+
+
+def test_variables_that_change_what_is_compiled_are_among_the_versions(monkeypatch):
+    monkeypatch.delenv("DISABLE_LLVM_OPT", raising=False)
+    before = versions().get("triton.environment")
+    if before is None:
+        pytest.skip("this Triton does not say which variables these are")
+    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
+    assert "DISABLE_LLVM_OPT=" in versions()["triton.environment"] != before
