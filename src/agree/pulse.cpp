@@ -40,11 +40,13 @@ void Pulse::remove(ProcessGroup& group) noexcept {
 
 void Pulse::beat(std::uint64_t generation) {
   std::unique_lock lock(m_mutex);
+  auto last = std::chrono::steady_clock::now();
   while (generation == m_generation) {
     std::chrono::nanoseconds interval = m_interval;
     for (const Listed& listed : m_groups) interval = std::min(interval, listed.patience / 3);
-    if (m_changed.wait_for(lock, interval) == std::cv_status::no_timeout) continue;
+    if (m_changed.wait_until(lock, last + interval) == std::cv_status::no_timeout) continue;
     if (generation != m_generation) return;
+    last = std::chrono::steady_clock::now();
     for (const Listed& listed : m_groups)
       if (!listed.group->state().runs.in_one_run_for(listed.patience)) listed.group->alive();
   }
