@@ -111,6 +111,10 @@ void Agreement::enter_thread() {
   state.runs.watch_this_thread();
 }
 
+void Agreement::goes_on() noexcept {
+  if (!alone() && !m_over) m_group->state().runs.goes_on();
+}
+
 void Agreement::end(bool next_sequence) noexcept {
   m_over = true;
   Pulse::of_process().remove(*m_group);

@@ -105,6 +105,8 @@ class Agreement {
   /// take what it is about in between for one run.
   void leave_thread() noexcept;
   void enter_thread();
+  /// The run at hand is getting on, in whichever thread: it is not one that hangs.
+  void goes_on() noexcept;
 
   [[nodiscard]] bool alone() const noexcept { return m_group == nullptr; }
   [[nodiscard]] int rank() const noexcept { return m_group ? m_group->rank() : 0; }

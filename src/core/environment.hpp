@@ -49,8 +49,9 @@ struct Environment {
 };
 
 /// Reads variables while no other thread changes them: a front end whose language lets threads do
-/// that at any time says how it is kept from them (at its start; null: reads just so). Called with
-/// no lock held.
+/// that at any time says how it is kept from them (at its start; null: reads just so). May take
+/// that language's lock: not to be called with one held that its threads wait for while they have
+/// it.
 void while_unchanged(const std::function<void()>& reading);
 using EnvironmentGuard = void (*)(const std::function<void()>& reading);
 void set_environment_guard(EnvironmentGuard guard) noexcept;

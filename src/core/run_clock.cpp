@@ -32,6 +32,10 @@ void RunClock::stop() noexcept {
   while (*at != nullptr && *at != this) at = &(*at)->m_outer;
   if (*at != nullptr) *at = m_outer;
 }
+void RunClock::goes_on() noexcept {
+  std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
+  if (began_ns != 0) m_began_ns.compare_exchange_strong(began_ns, steady_ns());
+}
 bool RunClock::in_one_run_for(std::chrono::nanoseconds patience) const noexcept {
   const std::int64_t began_ns = m_began_ns.load(std::memory_order_relaxed);
   return began_ns != 0 && steady_ns() - began_ns > patience.count();

@@ -20,6 +20,8 @@ class RunClock {
   /// nobody waits for this thread any more.
   [[nodiscard]] bool overdue(std::chrono::nanoseconds patience) noexcept;
 
+  /// The run at hand, if there is one, counts from now: it is getting on. From any thread.
+  void goes_on() noexcept;
   /// Whether one run has taken longer than `patience` and is not over; decides nothing.
   [[nodiscard]] bool in_one_run_for(std::chrono::nanoseconds patience) const noexcept;
 

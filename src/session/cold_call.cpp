@@ -163,22 +163,30 @@ detail::Outcome ColdCall::miss_without_tuning() {
   return outcome(0, "default");
 }
 
+/// How `work` ends says what the next process may believe of the journal.
+template <class F>
+auto ColdCall::noted(store::Journal& journal, F&& work) {
+  try {
+    return work();
+  } catch (const DeviceLost&) {
+    throw;  // the journal keeps its open entry: the next process skips that candidate
+  } catch (const agree::NotDrained&) {
+    throw;  // likewise: this rank's device still has it
+  } catch (...) {
+    journal.interrupted();
+    journal.close(true);
+    throw;
+  }
+}
+
 /// Untimed; nothing is stored. With ranks the first candidate that works on all of them.
 detail::Outcome ColdCall::first_that_works() {
   refuse_capture();
   store::Journal journal = new_journal();
-  try {
-    const auto found = find_first_that_works(journal);
-    journal.close(false);
-    if (!found) nothing_works();
-    return outcome(*found, "first", true);
-  } catch (const DeviceLost&) {
-    throw;  // the journal keeps its open entry: the next process skips that candidate
-  } catch (...) {
-    journal.interrupted();
-    journal.close(false);
-    throw;
-  }
+  const auto found = noted(journal, [&] { return find_first_that_works(journal); });
+  journal.close(false);
+  if (!found) nothing_works();
+  return outcome(*found, "first", true);
 }
 
 std::optional<std::size_t> ColdCall::find_first_that_works(store::Journal& journal) {
@@ -264,7 +272,7 @@ detail::Outcome ColdCall::tune() {
                     spec.name, m_field.duplicates()),
         "duplicates " + spec.name);
   store::Journal journal = new_journal();
-  Measured measured = measure(journal);
+  Measured measured = noted(journal, [&] { return measure(journal); });
   measured.contended = turn->contended();
   turn.reset();  // others need not wait for the store
   if (measured.winner) keep(tuning_record(measured));
@@ -290,29 +298,18 @@ void ColdCall::name_slow_rank(std::vector<RankMedian> medians) const {
             m_target.launcher.spec.name, slowest.rank, 100 * excess));
 }
 
-/// How it ends says what the next process may believe of the journal.
 Measured ColdCall::measure(store::Journal& journal) {
   const auto& spec = m_target.launcher.spec;
-  try {
-    Measured measured =
-        measure_field({spec, m_target.settings, *m_target.stream.device, m_target.stream, m_field,
-                       m_attempt, journal, m_agreement, m_incumbent, m_remains.died_preparing});
-    if (measured.winner) {
-      const auto& winner = m_field.records()[*measured.winner];
-      measured.rank_medians = m_agreement.finish(winner.config.identity().text(),
-                                                 static_cast<std::int64_t>(measured.own_median_ns));
-      name_slow_rank(measured.rank_medians);
-    }
-    return measured;
-  } catch (const DeviceLost&) {
-    throw;  // the journal keeps its open entry: the next process skips that candidate
-  } catch (const agree::NotDrained&) {
-    throw;  // likewise: this rank's device still has it
-  } catch (...) {
-    journal.interrupted();
-    journal.close(true);
-    throw;
+  Measured measured =
+      measure_field({spec, m_target.settings, *m_target.stream.device, m_target.stream, m_field,
+                     m_attempt, journal, m_agreement, m_incumbent, m_remains.died_preparing});
+  if (measured.winner) {
+    const auto& winner = m_field.records()[*measured.winner];
+    measured.rank_medians = m_agreement.finish(winner.config.identity().text(),
+                                               static_cast<std::int64_t>(measured.own_median_ns));
+    name_slow_rank(measured.rank_medians);
   }
+  return measured;
 }
 
 /// Whether what an earlier budget left out is left out still.

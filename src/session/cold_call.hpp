@@ -36,6 +36,8 @@ class ColdCall {
   void leave_out_crashed();
   void resume_alone();
   [[nodiscard]] Measured measure(store::Journal& journal);
+  template <class F>
+  auto noted(store::Journal& journal, F&& work);
 
   void name_slow_rank(std::vector<RankMedian> medians) const;
 

@@ -262,13 +262,16 @@ void ContextualCall::Impl::save_decided(bool contended) {
   for (const auto& f : contexts) {
     // A rank that can write nowhere tries all the same: that warns.
     if (!f->kept || f->saved || !(agreed.writer || f->kept->store_id() == 0)) continue;
-    f->saved = true;
-    if (f->context.tuned())
+    if (f->context.tuned()) {
+      if (tools->agreement.alone())
+        f->context.know(tools->agreement.medians(f->context.own_median_ns()));
       f->kept->save(f->context.tuning_record(contended));
-    else if (f->adopted && f->context.decided())
+    } else if (f->adopted && f->context.decided()) {
       f->kept->save(*f->adopted);
-    else
-      f->saved = false;
+    } else {
+      continue;
+    }
+    f->saved = true;
   }
 }
 

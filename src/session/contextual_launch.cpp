@@ -61,7 +61,7 @@ void ContextualCall::Impl::answer(const Launcher& kernel, const Call& launch, At
   if (session::preparing()) return run_first_working(kernel, attempt, nullptr);
   const std::lock_guard lock(mutex);
   if (RunClock::in_run()) RunClock::run_begins();  // the outer function is getting on
-  made_tools();
+  made_tools().agreement.goes_on();
   Call call = launch;
   if (!call.stream.device) call.stream = host();
   if (answered_untuned(kernel, call, attempt)) return;

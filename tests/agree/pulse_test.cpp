@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <semaphore>
+#include <thread>
 
 #include "core/group_state.hpp"
 #include "core/run_clock.hpp"
@@ -69,6 +70,23 @@ TEST(Pulse, WhoHangsInOneRunIsSilentUntilItIsOver) {
   runs.stop();
   pulse.remove(a);
   pulse.remove(b);
+}
+
+TEST(Pulse, ARunThatGoesOnCountsFromThen) {
+  Counting a;
+  core::RunClock& runs = a.state().runs;
+  runs.goes_on();
+  EXPECT_FALSE(runs.in_one_run_for(std::chrono::nanoseconds(-1))) << "there is no run";
+  runs.watch_this_thread();
+  core::RunClock::run_begins();
+  runs.stop();  // as a contextual call does, whose launches come from any thread
+  constexpr std::chrono::milliseconds k_short{20};
+  while (!runs.in_one_run_for(k_short)) std::this_thread::yield();
+  int tries = 0;
+  do runs.goes_on();
+  while (runs.in_one_run_for(k_short) && ++tries < 1'000'000);
+  EXPECT_LT(tries, 1'000'000);
+  core::RunClock::runs_end();
 }
 
 TEST(Pulse, SignsComeThreeTimesInThePatience) {

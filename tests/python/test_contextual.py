@@ -1052,4 +1052,6 @@ def test_what_is_decided_outlives_an_interrupt(clock, tune, store):
         return blocks_of(first)
 
     assert len(run(interrupt=True)) > 2 * 3
+    (file,) = store.glob("*/*.json")
+    assert json.loads(file.read_text())["tunings"][0]["rank_medians"] == [[0, 2000]]
     assert set(run(interrupt=False)) == {2}
