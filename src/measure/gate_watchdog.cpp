@@ -38,6 +38,7 @@ struct GateWatchdog::Runner {
     std::unique_lock lock(mutex);
     while (!quit) {
       if (timer == nullptr) {
+        looks_by = Deadline::max();
         wake.wait(lock);
         continue;
       }
@@ -50,7 +51,8 @@ struct GateWatchdog::Runner {
       } else if (scripted) {
         wake.wait_for(lock, k_look);
       } else {
-        wake.wait_for(lock, left);
+        looks_by = now() + left;
+        wake.wait_until(lock, looks_by);
       }
     }
   }
@@ -62,6 +64,7 @@ struct GateWatchdog::Runner {
   std::condition_variable wake;
   StreamTimer* timer = nullptr;  // the closed gate, if any
   std::chrono::nanoseconds bound{};
+  Deadline looks_by = Deadline::max();  // when the thread wakes by itself
   bool fired = false;
   bool quit = false;
   std::atomic<Deadline::rep> last{0};
@@ -82,13 +85,15 @@ void GateWatchdog::arm(StreamTimer& timer, std::chrono::nanoseconds bound) {
   if (m_runner && m_runner->process != core::fork_count()) static_cast<void>(m_runner.release());
   if (!m_runner) m_runner = std::make_unique<Runner>(m_now, m_scripted);
   progress();
+  bool in_time = false;  // it wakes soon enough for this gate: waking it takes longer than a launch
   {
     const std::lock_guard lock(m_runner->mutex);
     m_runner->timer = &timer;
     m_runner->bound = bound;
     m_runner->fired = false;
+    in_time = m_runner->looks_by <= Deadline(Deadline::duration(m_runner->last.load())) + bound;
   }
-  m_runner->wake.notify_one();
+  if (!in_time) m_runner->wake.notify_one();
 }
 
 void GateWatchdog::progress() noexcept {

@@ -25,10 +25,9 @@ using std::chrono::nanoseconds;
 
 /// The gate's shortest bound: longer than any launch, short enough to pay once or twice a tuning.
 constexpr std::chrono::milliseconds k_shortest_bound{50};
-/// How many runs go ahead at once where a visit is pipelined. A run that finds the device idle
-/// takes up to 1 % longer, some candidates more than others: of ten samples these are three at
-/// most, which the score drops.
-constexpr std::size_t k_together = 4;
+/// By how much the work that goes ahead must outlast the launching of the rest: no two launches
+/// take the same time, and a candidate may be faster than all before it.
+constexpr double k_ahead = 1.25;
 /// How long a failed candidate's queued work may still take before the failure is reported.
 constexpr std::chrono::seconds k_failure_drain{10};
 /// The same on the way out with the caller's own exception, who wants to get on with it.
@@ -116,6 +115,17 @@ struct Stopwatch::Impl {
   /// No clock is read beside the marks then.
   [[nodiscard]] bool marks_are_host_time() const { return works_on_host() && !host_timed(); }
   [[nodiscard]] bool pipelined() const { return policy.alone && !policy.cold; }
+  /// Whether the device will be busy with the `queued` runs until the other `left` are queued too,
+  /// each of which takes the host as long as one of those has since `began`. How long one takes the
+  /// device is not known yet: the fastest run's time stands for it. Where that is too long, one run
+  /// more finds the device idle.
+  [[nodiscard]] bool outlasts(std::size_t queued, std::size_t left, Deadline began) const {
+    if (!fastest_ns || queued == 0) return false;
+    const auto a_launch = static_cast<double>(nanoseconds(policy.now() - began).count()) /
+                          static_cast<double>(queued);
+    return static_cast<double>(queued) * static_cast<double>(*fastest_ns) >=
+           k_ahead * static_cast<double>(left) * a_launch;
+  }
   [[nodiscard]] bool host_timed() const { return policy.host_clock || policy.clock; }
   [[nodiscard]] std::int64_t read_clock() const {
     if (policy.clock) return passing(policy.clock);
@@ -133,9 +143,10 @@ struct Stopwatch::Impl {
   Gate gate;
   TimingMode mode = TimingMode::gate_a_visit;
   Waiting waiting{*timer, policy.now, policy.poll};
-  std::vector<std::int64_t> readings;  ///< host-timed samples
-  nanoseconds usual_host_time{};       ///< of the candidate at hand, from its untimed runs
-  std::string_view stage;              ///< what the attempt is asked for, for a failure's text
+  std::vector<std::int64_t> readings;      ///< host-timed samples
+  nanoseconds usual_host_time{};           ///< of the candidate at hand, from its untimed runs
+  std::optional<std::int64_t> fastest_ns;  ///< of all samples so far
+  std::string_view stage;                  ///< what the attempt is asked for, for a failure's text
   struct Taken {
     std::size_t slot;
     std::optional<Retry> retry;
@@ -206,6 +217,8 @@ void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nest
     const auto retry = timed_run(visit, attempt, nesting, i, host_ns[i]);
     if (retry) samples[i] = core::sample_of(*retry);
   };
+  const Deadline began = policy.now();
+  bool ahead = false;     // the runs queued by then have gone ahead
   std::size_t first = 0;  // of the runs behind the gate at hand
   const auto end_piece = [&](std::size_t i) {
     let_run(samples.subspan(first, i - first));
@@ -214,6 +227,10 @@ void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nest
   };
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (i > 0 && policy.alone && policy.cold && mode == TimingMode::gate_a_visit) end_piece(i);
+    if (!ahead && pipelined() && gate.closed() && outlasts(i, samples.size() - i, began)) {
+      gate.advance();
+      ahead = true;
+    }
     try {
       run(i);
     } catch (const std::exception& e) {
@@ -229,7 +246,11 @@ void Stopwatch::Impl::perform(const Visit& visit, detail::Attempt& attempt, Nest
   stage = "end of visit";
   let_run(samples.subspan(first));
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (samples[i] == k_unread) samples[i] = elapsed(i);
+    if (samples[i] == k_unread) {
+      samples[i] = elapsed(i);
+      if (!core::is_retry(samples[i]))
+        fastest_ns = std::min(samples[i], fastest_ns.value_or(samples[i]));
+    }
     if (marks_are_host_time()) host_ns[i] = std::max<std::int64_t>(timer->elapsed_ns(i), 0);
   }
 }
@@ -239,7 +260,6 @@ std::optional<Retry> Stopwatch::Impl::timed_run(const Visit& visit, detail::Atte
                                                 std::int64_t& host_ns) {
   nesting.fresh();
   attempt.before_run();
-  if (pipelined() && i % k_together == 0) gate.advance();
   close_gate();
   if (policy.cold) timer->flush();
   host_ns = marked(i, [&] {

@@ -12,15 +12,15 @@
 //   release      nothing of ours waits for the device between hold and here
 //   synchronize, read, and only then the runs' results are dropped (a destructor may wait for the
 //                device, which would never come behind a closed gate)
-// `gate_a_visit` holds around all runs of a visit. Except for ranks it does so in pieces: with a
-// hot cache it is pipelined, a few runs go ahead as soon as they are queued, and the device works
-// while the host launches the next, which takes less time; with a cold one a piece is one run,
-// since what is queued behind a run disturbs it (H200, kernels of 4 to 27 µs: with nothing behind
-// them their times are 3 to 8 % shorter and scatter half as much as with the whole visit).
-// `gate_a_run` holds around each run; there, and where the host's clock counts, each run is waited
-// for and its result dropped at once. A visit whose kept results fill the memory goes on as
-// `gate_a_run`. Nothing is run again here: a sample that is worth nothing is a retry code, and the
-// tuning schedules the repetition, so that all ranks repeat alike.
+// `gate_a_visit` holds around all runs of a visit. Except for ranks it does so in pieces. With a
+// hot cache it is pipelined: once the runs that wait keep the device busy until the rest is queued,
+// they go ahead, so that no run but the first finds the device idle (it then takes up to 17 %
+// longer). With a cold one a piece is one run, since what is queued behind a run disturbs it (H200,
+// kernels of 4 to 27 µs: with nothing behind them their times are 3 to 8 % shorter and scatter half
+// as much as with the whole visit). `gate_a_run` holds around each run; there, and where the host's
+// clock counts, each run is waited for and its result dropped at once. A visit whose kept results
+// fill the memory goes on as `gate_a_run`. Nothing is run again here: a sample that is worth
+// nothing is a retry code, and the tuning schedules the repetition, so that all ranks repeat alike.
 #pragma once
 
 #include <chrono>

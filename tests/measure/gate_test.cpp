@@ -173,6 +173,21 @@ TEST(Gate, the_real_clock_opens_a_gate_too) {
   EXPECT_TRUE(watchdog.disarm());
 }
 
+TEST(Gate, a_watchdog_that_sleeps_for_an_earlier_gate_is_in_time_for_a_later_one) {
+  Rig rig;
+  const auto timer = rig.device->open(nullptr, 1);
+  GateWatchdog watchdog;          // the real clock's
+  for (int i = 0; i < 50; ++i) {  // in some of them it has gone to sleep for the hour
+    watchdog.arm(*timer, 1h);
+    std::this_thread::yield();
+    EXPECT_FALSE(watchdog.disarm());
+    ASSERT_TRUE(timer->hold());
+    watchdog.arm(*timer, 1ms);
+    rig.device->block_until_released();  // throws when nobody opens the gate
+    EXPECT_TRUE(watchdog.disarm());
+  }
+}
+
 TEST(Gate, a_forked_child_measures_with_a_watchdog_of_its_own) {
 #if defined(__SANITIZE_THREAD__) || DISTTUNE_CLANG_TSAN
   GTEST_SKIP() << "the thread sanitizer has no threads in a forked child";
