@@ -15,23 +15,27 @@ LogFile::~LogFile() {
   if (m_descriptor >= 0) ::close(m_descriptor);
 }
 
-bool LogFile::write(Level level, std::string_view text) {
-  if (m_file.empty() || !m_problem.empty()) return true;
+void LogFile::add(Level level, std::string_view text) {
+  if (m_file.empty() || !m_problem.empty()) return;
+  m_lines += core::utc_now();
+  m_lines += " - ";
+  m_lines += name_of(level);
+  m_lines += " - ";
+  append_one_line(m_lines, text);
+  m_lines += '\n';
+}
+
+bool LogFile::flush() {
+  if (m_lines.empty()) return true;
   if (m_descriptor < 0 && !open()) return false;
-  m_line.clear();
-  m_line += core::utc_now();
-  m_line += " - ";
-  m_line += name_of(level);
-  m_line += " - ";
-  append_one_line(m_line, text);
-  m_line += '\n';
-  for (std::string_view rest = m_line; !rest.empty();) {
+  for (std::string_view rest = m_lines; !rest.empty();) {
     const ssize_t n = ::write(m_descriptor, rest.data(), rest.size());
     if (n >= 0)
       rest.remove_prefix(static_cast<std::size_t>(n));
     else if (errno != EINTR)
       return fails(errno);
   }
+  m_lines.clear();
   return true;
 }
 
@@ -45,6 +49,7 @@ bool LogFile::open() {
 
 bool LogFile::fails(int error) {
   m_problem = std::generic_category().message(error);
+  m_lines.clear();
   return false;
 }
 

@@ -88,27 +88,21 @@ class Listener {
   void miss(const Miss& e) {
     m_key = e.key.text().text();
     write_lines(e, facts());
+    flush();
   }
   void visit_done(const VisitDone& e) {
     write_lines(e, m_key, facts());
+    flush();
     if (m_progress) m_progress->visit_done(e);
   }
   void decided(const Decided& e) {
     if (m_progress) m_progress->decided(e);
     write_lines(e, facts());
+    flush();
   }
   void note(Level level, std::string_view text) {
-    if (text.starts_with(k_prefix)) text.remove_prefix(k_prefix.size());
-    if (m_log.write(level, text)) return;
-    const std::string root = m_log.file().parent_path().parent_path().string();
-    if (!first_of(core::unreadable_cause(root, m_log.problem()))) return;  // said already
-    // A store that cannot be written is one cause, whichever of its files is met first.
-    message(
-        Level::warning,
-        fmt::format("disttune: cannot write the log {} ({}); tuning goes on without it, and what "
-                    "cannot be stored is kept in this process only",
-                    m_log.file().string(), m_log.problem()),
-        "store " + root);
+    add(level, text);
+    flush();
   }
   void show_here(Level level, std::string_view text) {
     if (level < m_shown_from) return;
@@ -124,9 +118,25 @@ class Listener {
   /// Whatever a tuning tells of itself, a failing candidate too, is information to who is watching.
   Write facts() {
     return [this](Level level, std::string_view text) {
-      note(level, text);
+      add(level, text);
       show_here(Level::info, text);
     };
+  }
+  void add(Level level, std::string_view text) {
+    if (text.starts_with(k_prefix)) text.remove_prefix(k_prefix.size());
+    m_log.add(level, text);
+  }
+  void flush() {
+    if (m_log.flush()) return;
+    const std::string root = m_log.file().parent_path().parent_path().string();
+    if (!first_of(core::unreadable_cause(root, m_log.problem()))) return;  // said already
+    // A store that cannot be written is one cause, whichever of its files is met first.
+    message(
+        Level::warning,
+        fmt::format("disttune: cannot write the log {} ({}); tuning goes on without it, and what "
+                    "cannot be stored is kept in this process only",
+                    m_log.file().string(), m_log.problem()),
+        "store " + root);
   }
 
   LogFile m_log;
