@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 #include "devices/gpu_timer.hpp"
 #include "devices/unavailable.hpp"
 #include "disttune/error.hpp"
@@ -29,12 +33,16 @@ GpuPlatform::GpuPlatform(std::string_view kind,
     : m_kind(kind) {
   try {
     m_driver = load();
-    bool uniform = true;
-    for (int i = 1; i < m_driver->device_count(); ++i) {
-      uniform = uniform && m_driver->fingerprint(i) == m_driver->fingerprint(0);
-    }
+    std::vector<Value> fingerprints;
     for (int i = 0; i < m_driver->device_count(); ++i) {
-      m_devices.push_back(std::make_shared<GpuDevice>(m_driver, i, uniform));
+      fingerprints.push_back(m_driver->fingerprint(i));
+    }
+    const bool uniform =
+        std::ranges::adjacent_find(fingerprints, std::ranges::not_equal_to{}) == fingerprints.end();
+    const Value software = m_driver->software();
+    for (Value& fingerprint : fingerprints) {
+      m_devices.push_back(std::make_shared<GpuDevice>(m_driver, static_cast<int>(m_devices.size()),
+                                                      uniform, std::move(fingerprint), software));
     }
     if (m_devices.empty()) {
       m_unavailable = std::make_shared<UnavailableDevice>(

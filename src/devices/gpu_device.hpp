@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "devices/gpu_driver.hpp"
@@ -14,12 +15,18 @@ namespace disttune::devices {
 
 class GpuDevice final : public Device {
  public:
-  GpuDevice(std::shared_ptr<const GpuDriver> driver, int ordinal, bool uniform)
-      : m_driver(std::move(driver)), m_ordinal(ordinal), m_uniform(uniform) {}
+  /// `fingerprint`, `software`: the driver's, asked once; every cold call needs them.
+  GpuDevice(std::shared_ptr<const GpuDriver> driver, int ordinal, bool uniform, Value fingerprint,
+            Value software)
+      : m_driver(std::move(driver)),
+        m_ordinal(ordinal),
+        m_uniform(uniform),
+        m_fingerprint(std::move(fingerprint)),
+        m_software(std::move(software)) {}
 
   [[nodiscard]] std::string_view kind() const noexcept override { return m_driver->kind(); }
-  [[nodiscard]] Value fingerprint() const override { return m_driver->fingerprint(m_ordinal); }
-  [[nodiscard]] Value software() const override { return m_driver->software(); }
+  [[nodiscard]] Value fingerprint() const override { return m_fingerprint; }
+  [[nodiscard]] Value software() const override { return m_software; }
   [[nodiscard]] Value information() const override { return m_driver->information(m_ordinal); }
   [[nodiscard]] int index() const override { return m_ordinal; }
   [[nodiscard]] bool uniform() const override { return m_uniform; }
@@ -31,6 +38,8 @@ class GpuDevice final : public Device {
   std::shared_ptr<const GpuDriver> m_driver;
   int m_ordinal;
   bool m_uniform;
+  Value m_fingerprint;
+  Value m_software;
 };
 
 /// All devices of one driver. Thread-safe; no lock and no allocation after construction.

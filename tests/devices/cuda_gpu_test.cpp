@@ -1,5 +1,6 @@
 // CUDA timing on a real GPU. Skipped, with the reason, where there is none. Unlike other tests
 // these look at real times; their bounds are wide, and what they compare is far apart.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -64,6 +65,26 @@ TEST_F(CudaGpuTest, TheDeviceSaysWhoItIs) {
   EXPECT_NE(target.device->software().text().find("\"driver\""), std::string::npos);
   EXPECT_EQ(target.device->clock(), "device");
   EXPECT_EQ(target.device->index(), 0);
+}
+
+TEST_F(CudaGpuTest, TheManagementLibrarySaysTheSameOfItsClock) {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  if (library == nullptr) GTEST_SKIP() << "no libnvidia-ml.so.1";
+  const auto call = [&](const char* name, auto... arguments) {
+    using Function = int (*)(decltype(arguments)...);
+    const auto function = reinterpret_cast<Function>(dlsym(library, name));
+    return function == nullptr ? -1 : function(arguments...);
+  };
+  unsigned devices = 0;
+  void* device = nullptr;
+  unsigned long long reasons = 0;
+  ASSERT_EQ(call("nvmlInit_v2"), 0);
+  ASSERT_EQ(call("nvmlDeviceGetCount_v2", &devices), 0);
+  if (devices != 1) GTEST_SKIP() << "which of several is ours is what is tested elsewhere";
+  ASSERT_EQ(call("nvmlDeviceGetHandleByIndex_v2", 0U, &device), 0);
+  ASSERT_EQ(call("nvmlDeviceGetCurrentClocksThrottleReasons", device, &reasons), 0);
+  constexpr unsigned long long k_slowed = 0x8 | 0x20 | 0x40 | 0x80;
+  EXPECT_EQ(cuda(stream).device->throttled(), (reasons & k_slowed) != 0) << reasons;
 }
 
 TEST_F(CudaGpuTest, TheGateHoldsQueuedWorkUntilItIsReleased) {
