@@ -16,6 +16,7 @@ import tempfile
 import time
 from typing import Any
 
+from gate import tune_ungated
 from harness import Report
 
 TUNES = int(os.environ.get("TUNES", "20"))
@@ -48,21 +49,6 @@ def oracle(torch: Any, dist: Any, launch: Any, space: list[dict[str, int]]) -> l
     block = torch.tensor(samples, device="cuda", dtype=torch.float64)
     dist.all_reduce(block, op=dist.ReduceOp.MAX)
     return block.median(dim=1).values.tolist()
-
-
-def ungated(torch: Any, launch: Any, space: list[dict[str, int]]) -> int:
-    times = []
-    for config in space:
-        for _ in range(5):
-            launch(config)
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(10):
-            launch(config)
-        stop.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(stop))
-    return times.index(min(times))
 
 
 def meeting_each_visit(torch: Any, dist: Any, launch: Any) -> Any:
@@ -131,7 +117,7 @@ def rank_main(rank: int, world: int, init: str, results: Any) -> None:
                 pick, spent = tune(meet, space, store)
             met_regrets.append(100 * (truth[pick] / min(truth) - 1))
             met_seconds.append(spent)
-            picks = everywhere(ungated(torch, launch, space))
+            picks = everywhere(tune_ungated(torch, launch, space).pick)
             own.append(max(100 * (truth[p] / min(truth) - 1) for p in picks))
         with tempfile.TemporaryDirectory() as store:
             tune(launch, space, store)  # writes on both ranks
