@@ -13,8 +13,9 @@
 DISTTUNE_NAMESPACE_BEGIN
 namespace testing {
 
-/// Nanoseconds since its making, moved by hand. Thread-safe. Starts at one hour, so that no reading
-/// is zero by accident.
+/// Nanoseconds since its making, moved by hand. Thread-safe. Starts at one second, so that no
+/// reading is zero by accident, and yet none is later than a deadline by the steady clock of a
+/// machine that has just started.
 class ScriptedClock {
  public:
   [[nodiscard]] std::int64_t now_ns() const noexcept { return m_now.load(); }
@@ -42,7 +43,7 @@ class ScriptedClock {
   }
 
  private:
-  std::atomic<std::int64_t> m_now{std::int64_t{3600} * 1'000'000'000};
+  std::atomic<std::int64_t> m_now{1'000'000'000};
   std::atomic<std::int64_t> m_readings{0};
 };
 
