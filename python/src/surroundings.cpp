@@ -316,10 +316,15 @@ void Messages::sink(Level level, std::string_view text) {
   try {
     give_message(level, text);
   } catch (const ErrorSet&) {
-    // Nothing can be raised from here; the next check for interrupts can.
+    // Nothing can be raised from here, but by the next Python code of the main thread. A simulated
+    // signal would not do: a process that was started in the background ignores it.
     const bool interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
     interrupt ? PyErr_Clear() : PyErr_WriteUnraisable(error_classes().warning);
-    if (interrupt) PyErr_SetInterrupt();
+    const auto raise_it = [](void*) {
+      PyErr_SetNone(PyExc_KeyboardInterrupt);
+      return -1;
+    };
+    if (interrupt) Py_AddPendingCall(raise_it, nullptr);
   }
 }
 

@@ -1,6 +1,7 @@
 """Warnings of the session: given where the caller stands, and once a process."""
 
 import logging
+import signal
 import warnings
 
 import disttune
@@ -110,7 +111,12 @@ def test_a_message_that_cannot_be_shown_fails_nothing(monkeypatch, clock):
     assert all("closed" in text for text in said)
 
 
-def test_an_interrupt_while_a_message_is_shown_is_the_callers(clock):
+@pytest.mark.parametrize("on_signal", [signal.default_int_handler, signal.SIG_IGN])
+def test_an_interrupt_while_a_message_is_shown_is_the_callers(clock, request, on_signal):
+    # A process that a shell started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, on_signal)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+
     class Handler(logging.Handler):
         seen = 0
 
