@@ -1,6 +1,7 @@
 // Contextual tuning: kernels decided during runs of an outer function. Time is a script.
 #include "disttune/contextual.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>

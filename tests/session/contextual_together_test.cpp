@@ -1,5 +1,6 @@
 // Contextual tuning where several things meet: kernels beside and below each other, launchers that
 // tune themselves, ranks that do not tune. Time is a script.
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>

@@ -258,10 +258,10 @@ TEST_F(Front, RunTimeSpacesOfConfig) {
 }
 
 TEST_F(Front, OptionsOutOfRangeAreRefusedAtOnce) {
-  EXPECT_THROW(scale({{1}}).repeat(0), std::invalid_argument);
-  EXPECT_THROW(scale({{1}}).warmup(-1), std::invalid_argument);
-  EXPECT_THROW(scale({{1}}).cache("tepid"), std::invalid_argument);
-  EXPECT_THROW(scale({{1}}).timer("sundial"), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(scale({{1}}).repeat(0)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(scale({{1}}).warmup(-1)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(scale({{1}}).cache("tepid")), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(scale({{1}}).timer("sundial")), std::invalid_argument);
   EXPECT_THROW(scale({}), std::invalid_argument);
   EXPECT_THROW(scale({{1}}, ""), std::invalid_argument);
 }
@@ -279,7 +279,8 @@ TEST_F(Front, MeasureGivesSamplesMedianAndCounts) {
   EXPECT_EQ(m.samples_ns[0], 102);
   EXPECT_EQ(m.median_ns, 106);
   ASSERT_EQ(m.rank_medians.size(), 1u);
-  EXPECT_THROW(measure([] { throw std::domain_error("mine"); }, options), std::domain_error);
+  EXPECT_THROW(static_cast<void>(measure([] { throw std::domain_error("mine"); }, options)),
+               std::domain_error);
 }
 
 TEST_F(Front, MeasureHasTheHostTimeOfEachSample) {

@@ -1,5 +1,6 @@
 // Programs as users write them: each compiles against the public headers alone and uses the surface
 // as it is documented, with classes of their own where there are extension points.
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <limits>
