@@ -115,16 +115,20 @@ struct Stopwatch::Impl {
   /// No clock is read beside the marks then.
   [[nodiscard]] bool marks_are_host_time() const { return works_on_host() && !host_timed(); }
   [[nodiscard]] bool pipelined() const { return policy.alone && !policy.cold; }
-  /// Whether the device will be busy with the `queued` runs until the other `left` are queued too,
-  /// each of which takes the host as long as one of those has since `began`. How long one takes the
-  /// device is not known yet: the fastest run's time stands for it. Where that is too long, one run
-  /// more finds the device idle.
+  /// Whether the device, once it may begin with the `queued` runs, will be busy until the other
+  /// `left` are queued too, each of which takes the host as long as one of those has since `began`:
+  /// the last must be queued before all others have run, and the next two before the queued ones
+  /// have, for the case that one of the two takes twice as long. How long a run takes the device is
+  /// not known yet: the fastest run's time stands for it. Where that is too long, one run more
+  /// finds the device idle.
   [[nodiscard]] bool outlasts(std::size_t queued, std::size_t left, Deadline began) const {
     if (!fastest_ns || queued == 0) return false;
-    const auto a_launch = static_cast<double>(nanoseconds(policy.now() - began).count()) /
-                          static_cast<double>(queued);
-    return static_cast<double>(queued) * static_cast<double>(*fastest_ns) >=
-           k_ahead * static_cast<double>(left) * a_launch;
+    const auto ready = static_cast<double>(queued), rest = static_cast<double>(left);
+    const auto work = static_cast<double>(*fastest_ns);
+    const double launch =
+        k_ahead * static_cast<double>(nanoseconds(policy.now() - began).count()) / ready;
+    return ready * work >= std::min(2.0, rest) * launch &&
+           (ready + rest - 1) * work >= rest * launch;
   }
   [[nodiscard]] bool host_timed() const { return policy.host_clock || policy.clock; }
   [[nodiscard]] std::int64_t read_clock() const {

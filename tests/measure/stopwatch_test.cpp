@@ -70,12 +70,16 @@ TEST(Stopwatch, pipelined_runs_go_ahead_once_they_outlast_the_launching_of_the_r
   };
   auto watch = rig.watch(policy);
   EXPECT_EQ(runs_ahead(watch, 40us), 10) << "how long runs take is not known yet";
-  // 4 * 40 us of work against 1.25 * 6 * 20 us of launching; with 3, 120 against 175.
-  EXPECT_EQ(runs_ahead(watch, 40us), 4);
-  EXPECT_EQ(runs_ahead(watch, 400us), 4) << "a run may take as long as the fastest so far";
-  EXPECT_EQ(runs_ahead(watch, 10us), 4);
-  EXPECT_EQ(runs_ahead(watch, 40us), 8);
-  EXPECT_EQ(runs_ahead(watch, 1us), 8);
+  // 2 * 40 us of work against 1.25 * 2 * 20 us of launching; with 1, 40 against 50.
+  EXPECT_EQ(runs_ahead(watch, 40us), 2);
+  EXPECT_EQ(runs_ahead(watch, 400us), 2) << "a run may take as long as the fastest so far";
+  EXPECT_EQ(runs_ahead(watch, 10us), 2);
+  // 9 * 10 us before the last against 1.25 * 3 * 20 us; with 6, 90 against 100.
+  EXPECT_EQ(runs_ahead(watch, 40us), 7);
+  EXPECT_EQ(runs_ahead(watch, 4us), 7);
+  // 9 * 4 us against 1.25 * 20 us: one is left, and none after it that would need time.
+  EXPECT_EQ(runs_ahead(watch, 40us), 9);
+  EXPECT_EQ(runs_ahead(watch, 1us), 9);
   EXPECT_EQ(runs_ahead(watch, 40us), 10) << "all wait together";
   auto long_runs = rig.watch(policy);
   EXPECT_EQ(runs_ahead(long_runs, 400us), 10);
@@ -94,7 +98,7 @@ TEST(Stopwatch, what_a_run_puts_back_counts_as_launching) {
   visit(watch, attempt, {0, 2, 10});
   const Log log = rig.device->log();
   const auto begin = log.begin() + static_cast<std::ptrdiff_t>(before);
-  // 8 * 40 us of work against 1.25 * 2 * 120 us.
+  // 8 * 40 us of work, and 9 before the last, against 1.25 * 2 * 120 us.
   EXPECT_EQ(std::count(begin, std::find(begin, log.end(), "advance"), "launch"), 2 + 8);
 }
 
