@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds k_look{1};
 }  // namespace
 
 struct GateWatchdog::Runner {
-  Runner(const Now& clock, bool is_scripted) : now(clock), scripted(is_scripted) {
+  /// `clock`: empty for std::chrono's.
+  explicit Runner(Now clock) : scripted_now(std::move(clock)) {
     const core::SignalsBlocked guard;
     thread = std::thread([this] { watch(); });
   }
@@ -48,7 +49,7 @@ struct GateWatchdog::Runner {
         timer->release();
         timer = nullptr;
         fired = true;
-      } else if (scripted) {
+      } else if (scripted_now) {
         wake.wait_for(lock, k_look);
       } else {
         looks_by = now() + left;
@@ -57,8 +58,11 @@ struct GateWatchdog::Runner {
     }
   }
 
-  const Now& now;
-  const bool scripted;
+  [[nodiscard]] Deadline now() const {
+    return scripted_now ? scripted_now() : std::chrono::steady_clock::now();
+  }
+
+  const Now scripted_now;
   const std::uint64_t process = core::fork_count();
   std::mutex mutex;
   std::condition_variable wake;
@@ -71,19 +75,48 @@ struct GateWatchdog::Runner {
   std::thread thread;
 };
 
-GateWatchdog::GateWatchdog(Now now) : m_now(std::move(now)), m_scripted(bool(m_now)) {
-  if (!m_now) m_now = [] { return std::chrono::steady_clock::now(); };
-}
+namespace {
+
+/// The thread of a tuning that is over waits here for the next one: to start it and to join it
+/// takes about as long as to tune a small kernel for one visit. Thread-safe.
+class Spare {
+ public:
+  [[nodiscard]] std::unique_ptr<GateWatchdog::Runner> take() {
+    const std::lock_guard lock(m_mutex);
+    return std::move(m_runner);
+  }
+  void keep(std::unique_ptr<GateWatchdog::Runner> runner) {
+    const std::lock_guard lock(m_mutex);
+    if (!m_runner) m_runner = std::move(runner);
+  }
+
+ private:
+  std::mutex m_mutex;
+  std::unique_ptr<GateWatchdog::Runner> m_runner;
+};
+
+core::PerProcess<Spare> g_spare;
+
+}  // namespace
+
+GateWatchdog::GateWatchdog(Now now) : m_now(std::move(now)) {}
 
 GateWatchdog::~GateWatchdog() {
+  if (!m_runner) return;
   // In a forked child the thread does not exist and the mutex may be held for ever by its ghost:
   // neither can be destroyed.
-  if (m_runner && m_runner->process != core::fork_count()) static_cast<void>(m_runner.release());
+  if (m_runner->process != core::fork_count()) {
+    static_cast<void>(m_runner.release());
+    return;
+  }
+  static_cast<void>(disarm());
+  if (!m_now) g_spare.get().keep(std::move(m_runner));
 }
 
 void GateWatchdog::arm(StreamTimer& timer, std::chrono::nanoseconds bound) {
   if (m_runner && m_runner->process != core::fork_count()) static_cast<void>(m_runner.release());
-  if (!m_runner) m_runner = std::make_unique<Runner>(m_now, m_scripted);
+  if (!m_runner && !m_now) m_runner = g_spare.get().take();
+  if (!m_runner) m_runner = std::make_unique<Runner>(m_now);
   progress();
   bool in_time = false;  // it wakes soon enough for this gate: waking it takes longer than a launch
   {
@@ -97,7 +130,7 @@ void GateWatchdog::arm(StreamTimer& timer, std::chrono::nanoseconds bound) {
 }
 
 void GateWatchdog::progress() noexcept {
-  if (m_runner) m_runner->last.store(m_now().time_since_epoch().count());
+  if (m_runner) m_runner->last.store(m_runner->now().time_since_epoch().count());
 }
 
 bool GateWatchdog::disarm() noexcept {

@@ -13,9 +13,10 @@ namespace disttune::timing {
 using Now = std::function<Deadline()>;
 
 /// A launcher that waits for the device behind a closed gate would wait for ever: only another
-/// thread can open it. The thread is native, starts with the first gate, sleeps while none is
-/// closed, and is joined by the destructor. After a fork the child, which has no such thread,
-/// starts its own.
+/// thread can open it. The thread is native, starts with the process's first gate, sleeps while
+/// none is closed, serves one watchdog after the other (a second one where two live at a time), and
+/// is joined when the process ends. After a fork the child, which has no such thread, starts its
+/// own.
 ///
 /// It takes the locks that the timer's `release` takes: the devices here take none, a timer written
 /// in Python the interpreter's. A launcher that keeps that one while it waits for such a device is
@@ -24,6 +25,8 @@ using Now = std::function<Deadline()>;
 /// All methods are for the thread that measures.
 class GateWatchdog {
  public:
+  struct Runner;  ///< the thread
+
   explicit GateWatchdog(Now now = {});
   ~GateWatchdog();
   GateWatchdog(const GateWatchdog&) = delete;
@@ -38,9 +41,7 @@ class GateWatchdog {
   [[nodiscard]] bool disarm() noexcept;
 
  private:
-  struct Runner;
   Now m_now;
-  bool m_scripted;
   std::unique_ptr<Runner> m_runner;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -185,6 +186,43 @@ TEST(Gate, a_watchdog_that_sleeps_for_an_earlier_gate_is_in_time_for_a_later_one
     watchdog.arm(*timer, 1ms);
     rig.device->block_until_released();  // throws when nobody opens the gate
     EXPECT_TRUE(watchdog.disarm());
+  }
+}
+
+/// A timer that says which thread opened its gate.
+class OpenedBy final : public StreamTimer {
+ public:
+  void start(std::size_t) override {}
+  void stop(std::size_t) override {}
+  std::int64_t elapsed_ns(std::size_t) override { return 0; }
+  bool synchronize(Deadline) override { return true; }
+  void release() noexcept override { m_opener.set_value(::gettid()); }
+  pid_t wait() { return m_opener.get_future().get(); }
+
+ private:
+  std::promise<pid_t> m_opener;
+};
+
+TEST(Gate, one_thread_serves_the_watchdogs_of_tunings_that_follow_each_other) {
+  const auto opener = [](GateWatchdog& watchdog) {
+    OpenedBy timer;
+    watchdog.arm(timer, 1ms);
+    const pid_t by = timer.wait();
+    EXPECT_TRUE(watchdog.disarm());
+    return by;
+  };
+  pid_t kept = 0;
+  {
+    GateWatchdog outer;  // each with the real clock
+    const pid_t first = opener(outer);
+    GateWatchdog inner;
+    kept = opener(inner);
+    EXPECT_NE(kept, first) << "both live";
+    EXPECT_EQ(opener(outer), first);
+  }  // the inner one, which ends first, leaves its thread
+  for (int tuning = 0; tuning < 3; ++tuning) {
+    GateWatchdog next;
+    EXPECT_EQ(opener(next), kept);
   }
 }
 
