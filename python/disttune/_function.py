@@ -24,6 +24,8 @@ __all__ = ["autotune", "forget_choices_of_this_rank", "importable_name", "privat
 _all_tuned: weakref.WeakSet[_core.Tuned] = weakref.WeakSet()
 
 _KINDS = inspect.Parameter
+#: Forms of calls that a function remembers.
+_MOST_FORMS = 64
 
 
 def autotune(
@@ -293,6 +295,8 @@ class _Hooks:
         self._options = options
         #: The distinct sets of names that entries set, with those that a tuning below sets.
         self._names = list(dict.fromkeys((*entry, *parameters.below) for entry in entries))
+        #: Numbers of positional arguments and names of keywords with which a call could be made.
+        self._fitting: set[tuple[int, tuple[str, ...]]] = set()
         plan = GuardPlan(
             fn, options.get("check"), options.get("restore", ()), options.get("reset", ())
         )
@@ -316,7 +320,8 @@ class _Hooks:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise TypeError for a call that no candidate could make."""
         signature = self._parameters.signature
-        if signature is None:
+        form = (len(args), tuple(kwargs))
+        if signature is None or form in self._fitting:
             return
         given = {*by_position(signature)[: len(args)], *kwargs}
         problem: TypeError | None = None
@@ -328,6 +333,8 @@ class _Hooks:
             except TypeError as error:
                 problem = problem or error
             else:
+                if len(self._fitting) < _MOST_FORMS:
+                    self._fitting.add(form)
                 return
         raise TypeError(f"{self._parameters.name}() {problem}")
 

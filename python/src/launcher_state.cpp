@@ -24,6 +24,30 @@ bool is_immutable(PyObject* value) noexcept {
          type == &PyFunction_Type || !recalled_constant(value).empty();
 }
 
+/// What deepcopy gives for a plain container of immutable items; nothing for other values.
+Ref flat_copy(PyObject* value) {
+  if (PyDict_CheckExact(value)) {
+    PyObject *key = nullptr, *item = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;)
+      if (!is_immutable(key) || !is_immutable(item)) return {};
+    return checked(PyDict_Copy(value));
+  }
+  if (PyList_CheckExact(value)) {
+    const Py_ssize_t count = PyList_GET_SIZE(value);
+    for (Py_ssize_t i = 0; i < count; ++i)
+      if (!is_immutable(PyList_GET_ITEM(value, i))) return {};
+    return checked(PyList_GetSlice(value, 0, count));
+  }
+  return {};
+}
+
+/// A launcher may change what it is given; its candidates stay as they are.
+Ref copy_of_value(const Ref& value) {
+  if (is_immutable(value.get()) || !copier()) return value;
+  if (Ref flat = flat_copy(value.get())) return flat;
+  return checked(PyObject_CallOneArg(copier().get(), value.get()));
+}
+
 bool same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
 
 /// Whether the parameters of a function after its first `positional` ones begin with `names`.
@@ -290,10 +314,7 @@ ChoiceRef LauncherState::copy_of(std::size_t candidate) const {
   const Entry& entry = entries[candidate];
   std::vector<Ref> values;
   values.reserve(entry.values.size());
-  for (const Ref& value : entry.values)
-    values.push_back(is_immutable(value.get()) || !copier()
-                         ? value
-                         : checked(PyObject_CallOneArg(copier().get(), value.get())));
+  for (const Ref& value : entry.values) values.push_back(copy_of_value(value));
   return ChoiceRef(
       new Choice(entry.names, std::move(values), static_cast<Py_ssize_t>(candidate), Ref{}));
 }
