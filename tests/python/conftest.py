@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import disttune
 import pytest
@@ -31,6 +32,25 @@ def store(tmp_path, monkeypatch):
     # Tunings of other programs on this machine would be seen as contention.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def logs(store, tmp_path, monkeypatch):
+    """Where contextual calls write."""
+    folder = tmp_path / "context"
+    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def triton_as_it_was():
+    def run_method():
+        module = sys.modules.get("triton.runtime.autotuner")
+        return module and module.Autotuner.run
+
+    before = run_method()
+    yield
+    assert before in (None, run_method()), "Triton stayed patched"
 
 
 @pytest.fixture

@@ -68,3 +68,7 @@ def make_kernel(clock, blocks=(4, 2), key=("n",), cost=lambda block: 1000 * bloc
 
 def blocks_of(kernel):
     return [launch.block for launch in kernel.fn.launches]
+
+
+def log_text(logs):
+    return (logs / "rank-0.log").read_text()

@@ -2,20 +2,12 @@
 
 import dataclasses
 import functools
-import pathlib
-import sys
 
 import pytest
 
 pytest.importorskip("triton")
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from contextual_rig import Tensor, make_kernel
 from triton.runtime.autotuner import Autotuner, Config, Heuristics
-
-
-@pytest.fixture(autouse=True)
-def logs(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
 
 
 class Hook:

@@ -6,7 +6,6 @@ import copy
 import gc
 import inspect
 import os
-import pathlib
 import pickle
 import sys
 import threading
@@ -16,19 +15,11 @@ import disttune
 import pytest
 
 pytest.importorskip("triton")
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from contextual_rig import Tensor, make_kernel
 from disttune._triton_dist_autotuner import ContextualAutoTuner
 from triton.runtime.autotuner import Autotuner
 
 ORIGINAL_RUN = Autotuner.run
-
-
-@pytest.fixture(autouse=True)
-def environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
-    yield
-    assert Autotuner.run is ORIGINAL_RUN, "Triton stayed patched"
 
 
 @pytest.fixture

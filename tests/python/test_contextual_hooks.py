@@ -3,20 +3,13 @@
 import json
 import os
 import pathlib
-import sys
 
 import disttune
 import pytest
 
 pytest.importorskip("triton")
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from contextual_rig import Tensor, blocks_of, make_kernel
 from triton.runtime.autotuner import Config
-
-
-@pytest.fixture(autouse=True)
-def logs(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
 
 
 class Own(Exception):
@@ -169,3 +162,114 @@ def test_a_stored_choice_has_the_hosts_times(clock, tune):
     assert tuning["how"]["measure_seconds"] > 0
     assert [len(c["host_ns"]) for c in tuning["candidates"]] == [2, 2]
     assert tuning["rank_medians"] == [[0, 2000]]
+
+
+def test_reset_to_zero_and_the_hooks_stay_outside_the_time(clock, tune):
+    def slow_hook(named):
+        clock.spend(10_000 if named["BLOCK"] == 2 else 1)
+
+    kernel = make_kernel(
+        clock,
+        configs=[
+            Config({"BLOCK": 4}, pre_hook=slow_hook),
+            Config({"BLOCK": 2}, pre_hook=slow_hook),
+        ],
+        reset_to_zero=["x"],
+    )
+    kernel.fn.on_launch = lambda launch: setattr(
+        launch.named["x"], "value", launch.named["x"].value + 1
+    )
+    x = Tensor(value=50)
+    outer = tune()(lambda: kernel[(1,)](x, 1))
+    outer()
+    assert kernel.best_config.kwargs["BLOCK"] == 2
+    assert x.value == 1  # reset once before the launch that counts
+    outer()
+    assert x.value == 2  # ordinary launches reset nothing, as in Triton
+
+
+def test_s56_restore_value_puts_back_what_each_run_of_the_tuning_changed(clock, tune):
+    kernel = make_kernel(clock, restore_value=["x"])
+    seen = []
+
+    def add(launch):
+        seen.append(launch.named["x"].value)
+        launch.named["x"].value += 1
+
+    kernel.fn.on_launch = add
+    x = Tensor(value=5)
+    tune()(lambda: kernel[(1,)](x, 1))()
+    assert seen == [5] * 7
+    assert x.value == 6
+
+
+def test_s57_counts_of_every_hook(clock, tune):
+    calls = []
+    kernel = make_kernel(
+        clock,
+        pre_hook=lambda named, reset_only=False: calls.append(("pre", reset_only)),
+        post_hook=lambda named, exception: calls.append(("post", exception)),
+    )
+    outer = tune()(lambda: kernel[(1,)](Tensor(), 1))
+    outer()
+    assert calls == [("pre", False), ("post", None)] * 6 + [("pre", True)]
+    outer()
+    assert len(calls) == 13
+
+
+def test_a_failing_run_is_told_to_the_post_hook(clock, tune):
+    calls = []
+    kernel = make_kernel(
+        clock, post_hook=lambda named, exception: calls.append(type(exception).__name__)
+    )
+
+    def fail(launch):
+        if launch.block == 4:
+            raise ValueError("no")
+
+    kernel.fn.on_launch = fail
+    tune()(lambda: kernel[(1,)](Tensor(), 1))()
+    assert calls == ["ValueError"] + ["NoneType"] * 3
+
+
+def test_pruning_is_the_kernels_own_and_sees_this_launch(clock, tune):
+    seen = []
+
+    def early(configs, named, **kwargs):
+        seen.append((dict(named), kwargs))
+        return [c for c in configs if c.kwargs["BLOCK"] <= named["n"]]
+
+    kernel = make_kernel(clock, (8, 4, 2), prune_configs_by={"early_config_prune": early})
+    x = Tensor()
+    tune()(lambda: kernel[(1,)](x, 4))()
+    assert len(seen) == 1
+    assert seen[0][0] == {"x": x, "n": 4}
+    assert 8 not in blocks_of(kernel)
+    assert len(kernel.configs_timings) == 2
+
+
+def test_a_model_and_top_k(clock, tune):
+    kernel = make_kernel(
+        clock,
+        (1, 2, 4, 8),
+        prune_configs_by={"perf_model": lambda BLOCK, **_: -BLOCK, "top_k": 2},
+    )
+    tune()(lambda: kernel[(1,)](Tensor(), 4))()
+    assert set(blocks_of(kernel)) == {4, 8}
+
+
+def test_s53_pruned_to_nothing_names_the_kernel_and_every_configuration(clock, tune):
+    kernel = make_kernel(
+        clock, name="gemm7", prune_configs_by={"early_config_prune": lambda *a, **k: []}
+    )
+    with pytest.raises(disttune.NoValidConfig, match=r"gemm7.*\n.*BLOCK: 4.*pruned\n.*BLOCK: 2"):
+        tune()(lambda: kernel[(1,)](Tensor(), 1))()
+    assert kernel.fn.launches == []
+    assert not hasattr(kernel, "best_config")
+
+
+def test_one_left_after_pruning_is_chosen_without_runs(clock, tune):
+    kernel = make_kernel(clock, prune_configs_by={"early_config_prune": lambda c, *a, **k: c[1:]})
+    tune()(lambda: kernel[(1,)](Tensor(), 1))()
+    assert blocks_of(kernel) == [2]
+    assert kernel.cache == {(1, "float32"): kernel.configs[1]}

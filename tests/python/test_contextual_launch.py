@@ -1,27 +1,14 @@
 """The short way of a decided kernel's launch, and what makes it step aside."""
 
 import gc
-import pathlib
-import sys
 import weakref
 
 import disttune
 import pytest
 
 pytest.importorskip("triton")
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from contextual_rig import Tensor, blocks_of, make_kernel
 from disttune import _contextual_call
-from triton.runtime.autotuner import Autotuner
-
-ORIGINAL_RUN = Autotuner.run
-
-
-@pytest.fixture(autouse=True)
-def environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
-    yield
-    assert Autotuner.run is ORIGINAL_RUN
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """contextual_autotune(is_dist=True) with ranks as processes of a gloo world."""
 
 import pathlib
-import sys
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from test_torch_group import run
 
 WORKER = pathlib.Path(__file__).parent / "workers" / "contextual_rank.py"

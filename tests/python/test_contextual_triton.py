@@ -11,18 +11,13 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 from disttune._software import versions  # noqa: E402
-from triton.runtime.autotuner import Autotuner  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
-ORIGINAL_RUN = Autotuner.run
 
 
 @pytest.fixture(autouse=True)
-def interpreter(tmp_path, monkeypatch):
+def interpreter(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setenv("TRITON_DIST_AUTOTUNE_CONTEXT_LOGS", str(tmp_path / "context"))
-    yield
-    assert Autotuner.run is ORIGINAL_RUN
 
 
 def scale():
