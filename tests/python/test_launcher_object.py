@@ -19,7 +19,7 @@ def test_it_looks_like_the_function(clock):
     assert f.__name__ == "f"
     assert f.__doc__ == "Say what runs."
     assert f.__wrapped__ is f.fn
-    assert f.__module__ == __name__
+    assert f.__module__ == make.__module__
     assert list(inspect.signature(f).parameters) == ["x", "n", "block"]
     assert f.fn(1, block=5) == (1, 0, 5)
     assert f.config_space == [{"block": 1}, {"block": 2}, {"block": 3}]

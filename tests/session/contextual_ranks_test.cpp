@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "core/group_state.hpp"
 #include "core/run_clock.hpp"
 #include "disttune/contextual.hpp"
 #include "disttune/testing/ranks.hpp"
