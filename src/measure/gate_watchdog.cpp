@@ -95,7 +95,11 @@ class Spare {
   std::unique_ptr<GateWatchdog::Runner> m_runner;
 };
 
-core::PerProcess<Spare> g_spare;
+/// Never destroyed: a tuning may still run while the process ends.
+Spare& spare() {
+  static auto& of_process = *new core::PerProcess<Spare>;
+  return of_process.get();
+}
 
 }  // namespace
 
@@ -110,12 +114,12 @@ GateWatchdog::~GateWatchdog() {
     return;
   }
   static_cast<void>(disarm());
-  if (!m_now) g_spare.get().keep(std::move(m_runner));
+  if (!m_now) spare().keep(std::move(m_runner));
 }
 
 void GateWatchdog::arm(StreamTimer& timer, std::chrono::nanoseconds bound) {
   if (m_runner && m_runner->process != core::fork_count()) static_cast<void>(m_runner.release());
-  if (!m_runner && !m_now) m_runner = g_spare.get().take();
+  if (!m_runner && !m_now) m_runner = spare().take();
   if (!m_runner) m_runner = std::make_unique<Runner>(m_now);
   progress();
   bool in_time = false;  // it wakes soon enough for this gate: waking it takes longer than a launch

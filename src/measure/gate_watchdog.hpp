@@ -14,9 +14,9 @@ using Now = std::function<Deadline()>;
 
 /// A launcher that waits for the device behind a closed gate would wait for ever: only another
 /// thread can open it. The thread is native, starts with the process's first gate, sleeps while
-/// none is closed, serves one watchdog after the other (a second one where two live at a time), and
-/// is joined when the process ends. After a fork the child, which has no such thread, starts its
-/// own.
+/// none is closed, and serves one watchdog after the other until the process ends (where two live
+/// at a time, the second has one of its own, which is joined unless it is the first to be free).
+/// After a fork the child, which has no such thread, starts its own.
 ///
 /// It takes the locks that the timer's `release` takes: the devices here take none, a timer written
 /// in Python the interpreter's. A launcher that keeps that one while it waits for such a device is

@@ -203,14 +203,16 @@ class OpenedBy final : public StreamTimer {
   std::promise<pid_t> m_opener;
 };
 
+/// Lets the gate stay closed too long; the thread that opened it.
+pid_t opener(GateWatchdog& watchdog) {
+  OpenedBy timer;
+  watchdog.arm(timer, 1ms);
+  const pid_t by = timer.wait();
+  EXPECT_TRUE(watchdog.disarm());
+  return by;
+}
+
 TEST(Gate, one_thread_serves_the_watchdogs_of_tunings_that_follow_each_other) {
-  const auto opener = [](GateWatchdog& watchdog) {
-    OpenedBy timer;
-    watchdog.arm(timer, 1ms);
-    const pid_t by = timer.wait();
-    EXPECT_TRUE(watchdog.disarm());
-    return by;
-  };
   pid_t kept = 0;
   {
     GateWatchdog outer;  // each with the real clock
@@ -250,6 +252,27 @@ TEST(Gate, a_forked_child_measures_with_a_watchdog_of_its_own) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Gate, a_forked_child_does_not_wait_for_the_thread_that_its_parent_kept) {
+#if defined(__SANITIZE_THREAD__) || DISTTUNE_CLANG_TSAN
+  GTEST_SKIP() << "the thread sanitizer has no threads in a forked child";
+#endif
+  pid_t kept = 0;
+  {
+    GateWatchdog before;
+    kept = opener(before);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    GateWatchdog own;
+    _exit(opener(own) != kept ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  GateWatchdog after;
+  EXPECT_EQ(opener(after), kept) << "the parent's is still there";
 }
 
 TEST(Nesting, a_launcher_can_tell_that_it_is_being_measured) {
