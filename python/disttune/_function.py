@@ -24,8 +24,6 @@ __all__ = ["autotune", "forget_choices_of_this_rank", "importable_name", "privat
 _all_tuned: weakref.WeakSet[_core.Tuned] = weakref.WeakSet()
 
 _KINDS = inspect.Parameter
-#: Forms of calls that a function remembers.
-_MOST_FORMS = 64
 
 
 def autotune(
@@ -295,8 +293,6 @@ class _Hooks:
         self._options = options
         #: The distinct sets of names that entries set, with those that a tuning below sets.
         self._names = list(dict.fromkeys((*entry, *parameters.below) for entry in entries))
-        #: Numbers of positional arguments and names of keywords with which a call could be made.
-        self._fitting: set[tuple[int, tuple[str, ...]]] = set()
         plan = GuardPlan(
             fn, options.get("check"), options.get("restore", ()), options.get("reset", ())
         )
@@ -320,8 +316,7 @@ class _Hooks:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise TypeError for a call that no candidate could make."""
         signature = self._parameters.signature
-        form = (len(args), tuple(kwargs))
-        if signature is None or form in self._fitting:
+        if signature is None:
             return
         given = {*by_position(signature)[: len(args)], *kwargs}
         problem: TypeError | None = None
@@ -333,8 +328,6 @@ class _Hooks:
             except TypeError as error:
                 problem = problem or error
             else:
-                if len(self._fitting) < _MOST_FORMS:
-                    self._fitting.add(form)
                 return
         raise TypeError(f"{self._parameters.name}() {problem}")
 

@@ -15,6 +15,7 @@ cmake --build --preset test -j "$jobs" | tail -n 1
 # Each program as a whole: as a process for each test they are part of make test already.
 mapfile -t programs < <(find build/test/tests -mindepth 2 -maxdepth 2 -type f -executable \
   \( -name '*_test' -o -name 'test_*' \) -not -name mpi_test | LC_ALL=C sort)
+((${#programs[@]})) || fail "no test programs under build/test/tests"
 for program in "${programs[@]}"; do
   echo "$program"
   timeout 300 "${apart[@]}" --monotonic="-$back" --boottime="-$back" "$program" --gtest_brief=1 ||

@@ -25,7 +25,7 @@ using std::chrono::nanoseconds;
 
 /// The gate's shortest bound: longer than any launch, short enough to pay once or twice a tuning.
 constexpr std::chrono::milliseconds k_shortest_bound{50};
-/// By how much the work that goes ahead must outlast the launching of the rest: no two launches
+/// By how much the device's work must outlast the launching that goes on meanwhile: no two launches
 /// take the same time, and a candidate may be faster than all before it.
 constexpr double k_ahead = 1.25;
 /// How long a failed candidate's queued work may still take before the failure is reported.

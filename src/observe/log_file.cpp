@@ -40,16 +40,10 @@ bool LogFile::flush() {
 }
 
 bool LogFile::open() {
-  const auto append_to = [&] {
-    return ::open(m_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  };
-  m_descriptor = append_to();
-  if (m_descriptor < 0 && errno == ENOENT) {
-    std::error_code error;
-    std::filesystem::create_directories(m_file.parent_path(), error);
-    if (error) return fails(error.value());
-    m_descriptor = append_to();
-  }
+  std::error_code error;
+  std::filesystem::create_directories(m_file.parent_path(), error);
+  if (error) return fails(error.value());
+  m_descriptor = ::open(m_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   return m_descriptor >= 0 || fails(errno);
 }
 

@@ -9,23 +9,14 @@
 #include "core/group_state.hpp"
 #include "core/run_clock.hpp"
 #include "disttune/contextual.hpp"
-#include "disttune/testing/ranks.hpp"
-#include "session/rig.hpp"
+#include "session/contextual_rig.hpp"
 
 namespace disttune::test {
 namespace {
 
-/// Every rank has a clock, kernels and launches of its own.
-class ContextualRanks : public Session {
+/// … and kernels that cost and fail as a test says, by rank.
+class ContextualRanks : public KernelsOnRanks {
  protected:
-  static constexpr int k_ranks = 2;
-  struct Rank {
-    testing::ScriptedClock clock;
-    std::map<std::string, std::vector<int>> launches;
-    int passes = 0;
-  };
-  Rank& at(int r) { return ranks[static_cast<std::size_t>(r)]; }
-
   auto kernel(int r, const std::string& name, const Space<Tile>& space) {
     return tuned_kernel(
         name, space, [](int n) { return n; },
@@ -43,8 +34,6 @@ class ContextualRanks : public Session {
             .clock = at(g.rank()).clock.reader()};
   }
 
-  std::array<Rank, k_ranks> ranks;
-  testing::Ranks group{k_ranks};
   std::function<std::int64_t(int, const std::string&, int)> cost =
       [](int, const std::string&, int block) { return 1000 * block; };
   std::function<bool(int, const std::string&, int)> fails;

@@ -6,8 +6,7 @@
 #include <map>
 
 #include "disttune/contextual.hpp"
-#include "disttune/testing/ranks.hpp"
-#include "session/rig.hpp"
+#include "session/contextual_rig.hpp"
 
 namespace disttune::test {
 namespace {
@@ -193,15 +192,8 @@ TEST_F(ContextualTogether, ModesThatDoNotTuneTakeTheStoredChoice) {
 
 // ---- ranks as threads ------------------------------------------------------------------------
 
-class RanksTogether : public Session {
+class RanksTogether : public KernelsOnRanks {
  protected:
-  static constexpr int k_ranks = 2;
-  struct Rank {
-    testing::ScriptedClock clock;
-    std::map<std::string, std::vector<int>> launches;
-    int passes = 0;
-  };
-  Rank& at(int r) { return ranks[static_cast<std::size_t>(r)]; }
   auto kernel(int r, const std::string& name, const Space<Tile>& space) {
     return tuned_kernel(
         name, space, [](int n) { return n; },
@@ -226,8 +218,6 @@ class RanksTogether : public Session {
             .persist = persist};
   }
 
-  std::array<Rank, k_ranks> ranks;
-  testing::Ranks group{k_ranks};
   std::function<std::int64_t(const std::string&, int, int)> cost = [](const std::string&, int block,
                                                                       int) { return 1000 * block; };
   std::function<bool(int, const std::string&, int, int)> fails;
