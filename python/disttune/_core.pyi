@@ -3,6 +3,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from types import MethodType
 from typing import Any, overload
 
+from ._key import KeyFields
+
 __version__: str
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -216,11 +218,10 @@ def make_tuned(
     name: str,
     module: str,
     key_fn: Any,
-    key_fields: Sequence[tuple[str, tuple[tuple[str, bool], ...]]] | None,
+    key_fields: KeyFields | None,
     prune_fn: Callable[..., Any] | None,
     entries: list[dict[str, Any]],
     positional: tuple[str, ...],
-    defaults: dict[str, Any],
     hooks: Any,
     clock: Callable[[], Any] | None,
     options: dict[str, Any],

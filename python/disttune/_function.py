@@ -14,7 +14,8 @@ from typing import Any
 from . import _core
 from ._guard import GuardPlan
 from ._identity import identity
-from ._key import DeclaredKey
+from ._key import DeclaredKey, KeyField, KeyFields
+from ._key_function import fields_of
 from ._options import CALL_KEYWORDS, check_options, only_starts_work
 from ._signature import by_position, own_signature, shown_signature, tuned_below
 from ._torch_device import stream_of
@@ -153,11 +154,10 @@ def _make(
         name=parameters.name,
         module=getattr(fn, "__module__", None) or "",
         key_fn=key_fn,
-        key_fields=parameters.key_fields(key_fn) if isinstance(key_fn, DeclaredKey) else None,
+        key_fields=parameters.key_fields(key_fn),
         prune_fn=prune_fn,
         entries=entries,
         positional=parameters.positional,
-        defaults=parameters.defaults,
         hooks=hooks,
         clock=clock,
         options={
@@ -256,8 +256,16 @@ class _Parameters:
                 f"{', '.join(named) or 'none'}"
             )
 
-    def key_fields(self, declared: DeclaredKey) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
-        for parameter, _ in declared.steps():
+    def key_fields(self, key_fn: Any) -> KeyFields | None:
+        """Return what the key is read from; None where a key function is to be called."""
+        if not isinstance(key_fn, DeclaredKey):
+            return fields_of(key_fn)
+        fields = key_fn.read()
+        self._check_key(key_fn, fields)
+        return KeyFields(fields, self.positional, self.defaults)
+
+    def _check_key(self, declared: DeclaredKey, fields: list[KeyField]) -> None:
+        for parameter, _ in fields:
             if parameter in self.tuned:
                 raise ValueError(
                     f"disttune: {declared!r} names {parameter!r}, which is tuned: the key decides "
@@ -273,7 +281,6 @@ class _Parameters:
                     f"disttune: {declared!r} names {parameter!r}, but {self.name}() has no such "
                     f"parameter; it has {', '.join(self.named) or 'none'}"
                 )
-        return declared.steps()
 
 
 class _Hooks:

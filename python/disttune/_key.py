@@ -4,13 +4,46 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _core
 
-__all__ = ["DeclaredKey", "key"]
+__all__ = ["Calls", "DeclaredKey", "KeyField", "KeyFields", "key"]
 
 _FIELD = re.compile(r"[^.()]+(\.[^.()]+(\(\))?)*")
+
+
+class KeyField(NamedTuple):
+    """A parameter, and the steps from its argument to the value that counts.
+
+    A step is an ``attribute`` or a ``method`` without arguments, with its name, a built-in
+    ``function`` of one argument, with its name, or an ``item``, with its index.
+    """
+
+    parameter: str
+    steps: tuple[tuple[str, Any], ...]
+
+    def then(self, kind: str, what: Any) -> KeyField:
+        return KeyField(self.parameter, (*self.steps, (kind, what)))
+
+
+class Calls(NamedTuple):
+    """The calls that a key function takes, and whether it returns a tuple of the fields."""
+
+    required: int
+    more_positional: bool
+    more_keywords: bool
+    gives_tuple: bool
+
+
+class KeyFields(NamedTuple):
+    """What compiled code reads a key from."""
+
+    fields: list[KeyField]
+    positional: tuple[str, ...]
+    defaults: dict[str, Any]
+    #: Of a key function; None: a declared key.
+    calls: Calls | None = None
 
 
 def _is_field(field: str) -> bool:
@@ -49,13 +82,16 @@ class DeclaredKey:
     def __hash__(self) -> int:
         return hash(self.fields)
 
-    def steps(self) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
-        """Each field's parameter, and its attributes with whether they are called."""
+    def read(self) -> list[KeyField]:
+        """Each field as what is read."""
         out = []
         for field in self.fields:
             parameter, *attributes = field.split(".")
-            steps = tuple((a.removesuffix("()"), a.endswith("()")) for a in attributes)
-            out.append((parameter, steps))
+            steps = [
+                ("method", name.removesuffix("()")) if name.endswith("()") else ("attribute", name)
+                for name in attributes
+            ]
+            out.append(KeyField(parameter, tuple(steps)))
         return out
 
 

@@ -5,7 +5,8 @@ namespace disttune::python {
 PyObject* Attribute::look_up(PyObject* object) const {
   if (m_called) return PyObject_CallMethodNoArgs(object, m_name.get());
   PyTypeObject* type = Py_TYPE(object);
-  m_type = nullptr;
+  m_type = type;
+  m_getter = nullptr;
   if (type->tp_getattro == PyObject_GenericGetAttr) {
     const Ref found = Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), m_name.get()));
     if (!found) PyErr_Clear();
@@ -14,7 +15,6 @@ PyObject* Attribute::look_up(PyObject* object) const {
         PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
       PyGetSetDef* getter = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
       if (getter->get != nullptr) {
-        m_type = type;
         m_version = type->tp_version_tag;
         m_descriptor = found;
         m_getter = getter;

@@ -73,24 +73,46 @@ void take_parameters(LauncherState& state, const nb::tuple& positional) {
   }
 }
 
-/// A field is (parameter, ((attribute, called), …)).
-void take_key_fields(LauncherState& state, const nb::handle fields, const nb::dict& defaults) {
-  if (fields.is_none()) return;
-  state.declared = true;
-  for (const nb::handle field : fields) {
-    const auto pair = nb::cast<nb::tuple>(field);
-    KeyField out;
-    out.parameter = interned(pair[0].ptr());
-    for (std::size_t i = 0; i < state.positional_names.size(); ++i)
-      if (PyUnicode_Compare(state.positional_names[i].get(), out.parameter.get()) == 0)
-        out.position = static_cast<Py_ssize_t>(i);
-    if (defaults.contains(pair[0])) out.fallback = Ref::borrow(nb::object(defaults[pair[0]]).ptr());
-    for (const nb::handle step : nb::cast<nb::tuple>(pair[1])) {
-      const auto parts = nb::cast<nb::tuple>(step);
-      out.steps.emplace_back(interned(parts[0].ptr()), nb::cast<bool>(parts[1]));
-    }
-    state.key_fields.push_back(std::move(out));
+KeyStep step_of(const nb::handle step, bool is_last) {
+  const auto kind = nb::cast<std::string>(step[0]);
+  const nb::object what = step[1];
+  if (kind == "item") return ItemStep{Ref::borrow(what.ptr())};
+  if (kind == "function") return FunctionStep{interned(what.ptr()), is_last};
+  return Attribute(interned(what.ptr()), kind == "method");
+}
+
+/// Takes a KeyFields (_key.py).
+void take_key_fields(LauncherState& state, const nb::handle key) {
+  if (key.is_none()) return;
+  std::vector<Ref> positional;
+  for (const nb::handle name : key.attr("positional")) positional.push_back(interned(name.ptr()));
+  const auto defaults = nb::cast<nb::dict>(key.attr("defaults"));
+  for (const nb::handle given : key.attr("fields")) {
+    KeyField field;
+    const nb::object parameter = given[0];
+    field.parameter = interned(parameter.ptr());
+    for (std::size_t i = 0; i < positional.size(); ++i)
+      if (same_name(positional[i].get(), parameter.ptr()))
+        field.position = static_cast<Py_ssize_t>(i);
+    if (defaults.contains(parameter))
+      field.fallback = Ref::borrow(nb::object(defaults[parameter]).ptr());
+    const auto steps = nb::cast<nb::tuple>(given[1]);
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      field.steps.push_back(step_of(steps[i], i + 1 == steps.size()));
+    state.key_fields.push_back(std::move(field));
   }
+  const nb::object calls = key.attr("calls");
+  state.declared = calls.is_none();
+  if (state.declared) return;
+  PyObject* key_fn = state.key_fn.get();
+  ReadFunction& read = state.read_function.emplace();
+  read.code = Ref::borrow(PyFunction_GET_CODE(key_fn));
+  read.defaults = Ref::borrow(PyFunction_GET_DEFAULTS(key_fn));
+  read.parameters = std::move(positional);
+  read.required = nb::cast<Py_ssize_t>(calls.attr("required"));
+  read.more_positional = nb::cast<bool>(calls.attr("more_positional"));
+  read.more_keywords = nb::cast<bool>(calls.attr("more_keywords"));
+  read.gives_tuple = nb::cast<bool>(calls.attr("gives_tuple"));
 }
 
 Value read_identity(const LauncherState& state) {
@@ -131,8 +153,7 @@ detail::LauncherOptions options_of(LauncherState& state, const nb::dict& options
 
 nb::object make_tuned(nb::object fn, std::string name, std::string module, nb::object key_fn,
                       nb::object key_fields, nb::object prune_fn, nb::list entries,
-                      nb::tuple positional, nb::dict defaults, nb::object hooks, nb::object clock,
-                      nb::dict options) {
+                      nb::tuple positional, nb::object hooks, nb::object clock, nb::dict options) {
   auto state = std::make_unique<LauncherState>();
   state->fn = Ref::borrow(fn.ptr());
   state->key_fn = Ref::borrow(key_fn.ptr());
@@ -145,7 +166,7 @@ nb::object make_tuned(nb::object fn, std::string name, std::string module, nb::o
   spec.module = std::move(module);
   spec.candidates = take_entries(*state, entries);
   take_parameters(*state, positional);
-  take_key_fields(*state, key_fields, defaults);
+  take_key_fields(*state, key_fields);
   spec.options = options_of(*state, options);
   spec.identity = [raw = state.get()] { return read_identity(*raw); };
   state->session = std::make_unique<detail::Launcher>(std::move(spec));
@@ -159,9 +180,8 @@ void bind_launcher(nb::module_& m) {
   add_best_configs_type(m.ptr());
   m.def("make_tuned", &make_tuned, nb::kw_only(), nb::arg("fn"), nb::arg("name"), nb::arg("module"),
         nb::arg("key_fn").none(), nb::arg("key_fields").none(), nb::arg("prune_fn").none(),
-        nb::arg("entries"), nb::arg("positional"), nb::arg("defaults"), nb::arg("hooks"),
-        nb::arg("clock").none(), nb::arg("options"),
-        "Make a tuned function from parts that the decorator has checked.");
+        nb::arg("entries"), nb::arg("positional"), nb::arg("hooks"), nb::arg("clock").none(),
+        nb::arg("options"), "Make a tuned function from parts that the decorator has checked.");
   m.def("set_copier", [](nb::object copy) { set_copier(copy.ptr()); });
   m.def("set_log", [](nb::object log) { set_log(log.ptr()); });
   m.def(

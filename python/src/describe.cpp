@@ -129,7 +129,7 @@ bool Describer::describe(PyObject* object) {
   // In the order of how often keys hold them: sizes, dtypes, names.
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyLong_Type) return describe_int(object);
-  if (type == &PyTuple_Type || type == torch_size_type()) return describe_tuple(object);
+  if (is_tuple(type)) return describe_tuple(object);
   if (const std::string_view bytes = constant_bytes(object); !bytes.empty()) {
     m_out.put_raw(bytes);
     return true;

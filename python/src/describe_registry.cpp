@@ -89,7 +89,9 @@ const TypeEntry* registered_type(PyTypeObject* type) {
   return nullptr;
 }
 
-PyTypeObject* torch_size_type() noexcept { return g_torch_size; }
+bool is_tuple(const PyTypeObject* type) noexcept {
+  return type == &PyTuple_Type || (type == g_torch_size && type != nullptr);
+}
 
 std::string_view constant_bytes(PyObject* object) noexcept {
   const Recent& recent = slot_of(object);

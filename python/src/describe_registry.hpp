@@ -24,8 +24,9 @@ struct TypeEntry {
 /// not registered.
 [[nodiscard]] const TypeEntry* registered_type(PyTypeObject* type);
 
-/// torch.Size once an object of it was met; null before. Asked for every tuple of a key.
-[[nodiscard]] PyTypeObject* torch_size_type() noexcept;
+/// Whether objects of this type are described as the tuples that they are: of a tuple, and of
+/// torch.Size once one was met. Asked for every tuple of a key.
+[[nodiscard]] bool is_tuple(const PyTypeObject* type) noexcept;
 
 /// The compact bytes of a constant object that was met lately; empty: look further.
 [[nodiscard]] std::string_view constant_bytes(PyObject* object) noexcept;

@@ -48,8 +48,6 @@ Ref copy_of_value(const Ref& value) {
   return checked(PyObject_CallOneArg(copier().get(), value.get()));
 }
 
-bool same_name(PyObject* a, PyObject* b) noexcept { return a == b || PyUnicode_Compare(a, b) == 0; }
-
 /// Whether the parameters of a function after its first `positional` ones begin with `names`.
 [[gnu::noinline]] bool parameters_follow(PyObject* code, Py_ssize_t positional, PyObject* names) {
   const Ref parameters = Ref::steal(PyObject_GetAttrString(code, "co_varnames"));
@@ -200,12 +198,33 @@ std::uint64_t LauncherState::place(const Arguments& arguments, CallShape* shape,
 
 void LauncherState::take_key(KeyObjects& out, const Arguments& arguments,
                              const CallShape* shape) const {
-  if (declared) return take_fields(out, arguments, shape);
+  if (declared) {
+    out.are_items = true;
+    return take_fields(out, arguments, shape);
+  }
   if (key_fn.get() == Py_None) return;
   if (!key_fn) throw Error("disttune: this tuned function is being destroyed");
+  if (read_function && read_key(out, arguments, shape)) return;
   out.push(
       checked(call_vector(key_fn.get(), arguments.values,
                           static_cast<std::size_t>(arguments.positional), arguments.keywords)));
+}
+
+bool LauncherState::read_key(KeyObjects& out, const Arguments& arguments,
+                             const CallShape* shape) const {
+  const bool fits = shape == nullptr ? read_function->takes(arguments.positional) : shape->readable;
+  if (!fits || !read_function->stands_for(key_fn.get())) return false;
+  try {
+    take_fields(out, arguments, shape);
+  } catch (const ErrorSet&) {
+    // The function raises it again, with its own lines in the traceback. An interrupt comes once.
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw;
+    PyErr_Clear();
+    out.clear();
+    return false;
+  }
+  out.are_items = read_function->gives_tuple;
+  return true;
 }
 
 void LauncherState::take_fields(KeyObjects& out, const Arguments& arguments,
@@ -225,19 +244,12 @@ void LauncherState::take_fields(KeyObjects& out, const Arguments& arguments,
                    name.c_str(), field.parameter.get());
       throw ErrorSet{};
     }
-    if (field.steps.empty()) {
-      out.push(Ref::borrow(argument));
-      continue;
-    }
-    Ref value;
-    for (const Attribute& step : field.steps)
-      value = checked(step.get(value ? value.get() : argument));
-    out.push(std::move(value));
+    out.push(field.read(argument, key_fn.get()));
   }
 }
 
 void LauncherState::write_key(Buffer& out, const KeyObjects& key) const {
-  if (declared) {
+  if (key.are_items) {
     out.put_count('(', key.size());
   } else if (key.size() == 0) {
     return out.put('N');
@@ -245,7 +257,7 @@ void LauncherState::write_key(Buffer& out, const KeyObjects& key) const {
   for (std::size_t i = 0; i < key.size(); ++i) {
     Describer describer(out);
     if (describer.describe(key[i])) continue;
-    describer.raise(declared ? "key[" + std::to_string(i) + "]" : "key");
+    describer.raise(key.are_items ? "key[" + std::to_string(i) + "]" : "key");
     throw ErrorSet{};
   }
 }
@@ -286,6 +298,7 @@ CallShape* LauncherState::add_shape(PyObject* keywords, Py_ssize_t positional,
   shape->positional = positional;
   const OwnKeywords& own = own_keywords();
   shape->plain = positional <= first_tuned_position;
+  shape->readable = read_function && read_function->takes(positional, keywords);
   shape->sources.assign(key_fields.size(), -1);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); ++i) {
     PyObject* keyword = PyTuple_GET_ITEM(keywords, i);
@@ -369,6 +382,7 @@ int LauncherState::traverse(visitproc visit, void* arg) const {
     for (const Ref& value : entry.values) Py_VISIT(value.get());
   }
   for (const KeyField& field : key_fields) Py_VISIT(field.fallback.get());
+  if (read_function) Py_VISIT(read_function->defaults.get());
   if (m_default)
     if (const int stop = m_default->traverse(visit, arg); stop != 0) return stop;
   return table.traverse(visit, arg);
@@ -379,6 +393,7 @@ void LauncherState::clear() {
   m_default.reset();
   entries.clear();
   key_fields.clear();
+  read_function.reset();
   for (Ref* part : {&fn, &key_fn, &prune_fn, &hooks, &clock}) *part = Ref{};
 }
 

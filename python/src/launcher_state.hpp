@@ -4,17 +4,19 @@
 
 #include "object.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "arguments.hpp"
-#include "attribute.hpp"
 #include "choice_table.hpp"
 #include "compact.hpp"
 #include "disttune/detail/attempt.hpp"
+#include "key_fields.hpp"
 #include "recent_key.hpp"
 
 namespace disttune::python {
@@ -26,21 +28,14 @@ struct Entry {
   std::vector<Ref> values;  ///< the caller's objects; launchers get copies
 };
 
-/// One field of a declared key: a parameter, then attributes.
-struct KeyField {
-  Ref parameter;             ///< str
-  Py_ssize_t position = -1;  ///< among the positional parameters; -1: keyword only
-  Ref fallback;              ///< the parameter's default; null: none
-  std::vector<Attribute> steps;
-};
-
 /// How the arguments of a call are spelled: found by the call site's own tuple of keyword names, so
 /// that names are looked at once.
 struct CallShape {
   Ref keywords;  ///< tuple of str
   Py_ssize_t positional = 0;
   bool plain = false;               ///< no keyword of ours, no collision
-  std::vector<Py_ssize_t> sources;  ///< declared key: place of each field's argument, -1: default
+  bool readable = false;            ///< by what is read of the key function (ReadFunction)
+  std::vector<Py_ssize_t> sources;  ///< key fields: place of each one's argument, -1: default
   Py_ssize_t tensor = -1;           ///< where the first tensor was
   /// A choice's names → those of the call with it, so that no tuple is made on a warm call.
   std::vector<std::pair<Ref, Ref>> merged;
@@ -74,8 +69,9 @@ class LauncherState {
   std::vector<Ref> positional_names;  ///< parameters that can be given by position
   std::vector<std::pair<Py_ssize_t, Ref>> tuned_positions;
   Py_ssize_t first_tuned_position = PY_SSIZE_T_MAX;
+  std::vector<KeyField> key_fields;  ///< of a declared key, or of the key function
   bool declared = false;
-  std::vector<KeyField> key_fields;
+  std::optional<ReadFunction> read_function;  ///< where fields of the key function are known
   ChoiceTable table;
   RecentKey recent;
   std::unique_ptr<detail::Launcher> session;
@@ -86,11 +82,11 @@ class LauncherState {
   /// What a key of the table begins with: group and device. Throws ErrorSet.
   [[nodiscard]] std::uint64_t place(const Arguments& arguments, CallShape* shape,
                                     std::uint32_t group) const;
-  /// How many objects a key is made of; none where there is no key function.
+  /// The most objects that a key is made of.
   [[nodiscard]] std::size_t key_size() const noexcept {
-    return declared ? key_fields.size() : key_fn.get() != Py_None;
+    return std::max<std::size_t>(key_fields.size(), 1);
   }
-  /// Calls the key function, or reads the fields of a declared key. Throws ErrorSet.
+  /// Reads the key's fields, or calls the key function. Throws ErrorSet.
   void take_key(KeyObjects& out, const Arguments& arguments, const CallShape* shape) const;
   /// Appends the key in compact form. Throws ErrorSet.
   void write_key(Buffer& out, const KeyObjects& key) const;
@@ -128,6 +124,9 @@ class LauncherState {
   [[nodiscard, gnu::noinline]] PyObject* run_overwriting(const Choice& choice,
                                                          const Arguments& arguments) const;
   void take_fields(KeyObjects& out, const Arguments& arguments, const CallShape* shape) const;
+  /// What the key function would return; false: call it.
+  [[nodiscard]] bool read_key(KeyObjects& out, const Arguments& arguments,
+                              const CallShape* shape) const;
   [[nodiscard, gnu::noinline]] CallShape* add_shape(PyObject* keywords, Py_ssize_t positional,
                                                     std::unique_ptr<CallShape>& spare) const;
 

@@ -8,10 +8,6 @@
 namespace disttune::python {
 namespace {
 
-bool is_tuple(PyTypeObject* type) noexcept {
-  return type == &PyTuple_Type || type == torch_size_type();
-}
-
 bool equal_ints(PyObject* a, PyObject* b) noexcept {
 #if PY_VERSION_HEX >= 0x030c0000
   auto* x = reinterpret_cast<PyLongObject*>(a);
@@ -71,7 +67,7 @@ bool can_be_kept(PyObject* object) noexcept {
 }  // namespace
 
 bool RecentKey::equals(const KeyObjects& key) const noexcept {
-  if (m_objects.size() != key.size()) return false;
+  if (m_objects.size() != key.size() || m_are_items != key.are_items) return false;
   for (std::size_t i = 0; i < m_objects.size(); ++i)
     if (!equal(m_objects[i].get(), key[i])) return false;
   return true;
@@ -83,6 +79,7 @@ void RecentKey::remember(const KeyObjects& key, std::uint64_t place, const Choic
     if (!can_be_kept(key[i])) return;
   m_objects.resize(key.size());
   for (std::size_t i = 0; i < key.size(); ++i) m_objects[i] = Ref::borrow(key[i]);
+  m_are_items = key.are_items;
   m_place = place;
   m_generation = table.generation();
   m_choice = choice;

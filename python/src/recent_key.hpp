@@ -13,8 +13,8 @@
 
 namespace disttune::python {
 
-/// The objects that a call's key is made of: what a key function returned, or the values of a
-/// declared key's fields. Owned.
+/// The objects that a call's key is made of: what a key function returned, or the values of the
+/// key's fields. Owned.
 class KeyObjects {
  public:
   explicit KeyObjects(std::size_t capacity)
@@ -32,6 +32,8 @@ class KeyObjects {
   }
   [[nodiscard]] std::size_t size() const noexcept { return m_size; }
   [[nodiscard]] PyObject* operator[](std::size_t i) const noexcept { return m_objects[i]; }
+
+  bool are_items = false;  ///< the key is a tuple of the objects, or else the one object
 
  private:
   static constexpr std::size_t k_inline = 8;
@@ -58,6 +60,7 @@ class RecentKey {
   [[nodiscard]] bool equals(const KeyObjects& key) const noexcept;
 
   std::vector<Ref> m_objects;
+  bool m_are_items = false;
   std::uint64_t m_place = 0;
   std::uint64_t m_generation = 0;  ///< tables begin with 1
   Choice* m_choice = nullptr;      ///< the table's, as long as its generation is the same

@@ -271,6 +271,31 @@ def test_tensors_whose_attributes_are_not_plain_ones():
     assert list(f.best_configs) == [((2, 3),), ("turned",), ((7, 7),), ("made",)]
 
 
+def test_an_attribute_of_an_object_is_not_looked_for_in_its_class_again(clock):
+    """To find that a class has no such attribute takes longer than a launch."""
+    asked = []
+
+    class Asked(type):
+        def __getattr__(cls, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    class Tensor(metaclass=Asked):
+        def __init__(self):
+            self.shape = (2, 3)
+
+    f = make(key_fn=disttune.key("x.shape"), clock=clock)
+    f(Tensor())
+    asked.clear()
+    for _ in range(5):
+        f(Tensor())
+    assert asked == []
+    x = Tensor()
+    Tensor.shape = property(lambda self: "from now on")
+    f(x)
+    assert list(f.best_configs) == [((2, 3),), ("from now on",)]
+
+
 def test_a_key_keeps_no_reference_to_what_it_was_made_from(clock):
     torch = pytest.importorskip("torch")
     f = make(key_fn=disttune.key("x.shape", "n"), clock=clock)
