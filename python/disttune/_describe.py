@@ -2,7 +2,7 @@
 
 Nothing is imported for this: a type is known by its qualified name until an object of it is met, so
 these libraries cost nothing where the caller does not use them. Enum members, dataclasses, named
-tuples, NumPy scalars and torch dtypes are described by the compiled part itself.
+tuples, NumPy scalars, torch devices and dtypes are described by the compiled part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ def register_all() -> None:
     """Register every description of this module; called once, when the package is imported."""
     for name in ("layout", "memory_format", "qscheme"):
         _core.register_description(f"torch.{name}", _by_text)
-    _core.register_description("torch.device", _torch_device)
     _core.register_description("torch.Tensor", _refuse_tensor)
     _core.register_description("numpy.ndarray", _refuse_tensor)
     _core.register_description("numpy.dtype", _numpy_dtype)
@@ -32,10 +31,6 @@ def register_all() -> None:
 
 def _by_text(value: Any) -> Any:
     return _core.Value.named(str(value))
-
-
-def _torch_device(value: Any) -> Any:
-    return _core.Value.named("torch.device", [("", value.type), ("", value.index)])
 
 
 def _refuse_tensor(value: Any) -> Any:

@@ -12,6 +12,8 @@
 
 namespace disttune::python {
 
+struct TypeFacts;
+
 /// What happens to functions and lambdas: a key refuses them, an entry describes them by who they
 /// are (a config's `pre_hook`).
 enum class Callables { refuse, describe };
@@ -40,11 +42,12 @@ class Describer {
   bool describe_foreign(PyObject* object);
   bool describe_callable(PyObject* object);
   bool describe_result(PyObject* object, PyObject* described);
-  bool describe_enum(PyObject* object);
-  bool describe_dataclass(PyObject* object, PyObject* fields);
-  bool describe_numpy_scalar(PyObject* object);
-  bool describe_builtin_subclass(PyObject* object);
-  bool describe_named_tuple(PyObject* object, PyObject* fields);
+  bool describe_torch_device(PyObject* object);
+  bool describe_enum(PyObject* object, const TypeFacts& facts);
+  bool describe_dataclass(PyObject* object, const TypeFacts& facts);
+  bool describe_numpy_scalar(PyObject* object, const TypeFacts& facts);
+  bool describe_builtin_subclass(PyObject* object, const TypeFacts& facts);
+  bool describe_named_tuple(PyObject* object, PyObject* fields, const TypeFacts& facts);
   bool described_field(std::string_view name, PyObject* value);
   void put_named(std::string_view name, std::size_t fields);
   bool refuse(PyObject* object, std::string_view why);

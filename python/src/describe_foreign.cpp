@@ -1,59 +1,13 @@
-// Describing what is not built in: registered types, enum members, dataclasses, NumPy scalars,
-// subclasses of built-in types, functions.
+// Describing what is not built in: registered types, and what a type itself says (type_facts.hpp).
 #include <string_view>
 #include <utility>
 
 #include "describe.hpp"
 #include "describe_registry.hpp"
+#include "type_facts.hpp"
 
 namespace disttune::python {
 namespace {
-
-/// The main module's name: the same in the program, in its spawned workers and when imported.
-std::string main_module_name() {
-  const Ref main = checked(PyImport_ImportModule("__main__"));
-  if (const Ref spec = optional_attribute(main.get(), "__spec__"); spec && spec.get() != Py_None) {
-    const Ref attribute = checked(PyObject_GetAttrString(spec.get(), "name"));
-    const std::string name = message_text(attribute.get());
-    constexpr std::string_view k_suffix = ".__main__";
-    return name.size() > k_suffix.size() && name.ends_with(k_suffix)
-               ? name.substr(0, name.size() - k_suffix.size())
-               : name;
-  }
-  const Ref file = optional_attribute(main.get(), "__file__");
-  if (!file || !PyUnicode_Check(file.get())) return "__main__";
-  std::string path(utf8(file.get()));
-  path = path.substr(path.rfind('/') + 1);
-  return path.substr(0, path.rfind('.'));
-}
-
-/// The qualified name of a type as it is written into keys.
-std::string lasting_type_name(PyTypeObject* type) {
-  std::string name = type_name(type);
-  for (const std::string_view main : {"__main__.", "__mp_main__."})
-    if (name.starts_with(main)) return main_module_name() + "." + name.substr(main.size());
-  return name;
-}
-
-bool is_enum_member(PyObject* object) {
-  static PyObject* base = imported("enum", "Enum").release();
-  return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(base)) != 0;
-}
-
-bool is_numpy_scalar(PyObject* object) {
-  PyObject* mro = Py_TYPE(object)->tp_mro;
-  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
-    const auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
-    if (std::string_view(base->tp_name) == "numpy.generic") return true;
-  }
-  return false;
-}
-
-bool is_builtin_subclass(PyObject* object) {
-  return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) ||
-         PyBytes_Check(object) || PyTuple_Check(object) || PyList_Check(object) ||
-         PyDict_Check(object) || PyAnySet_Check(object);
-}
 
 /// The built-in value that a subclass's object holds.
 Ref plain_copy(PyObject* object) {
@@ -123,6 +77,7 @@ bool Describer::describe_foreign(PyObject* object) {
     if (entry->known == Known::torch_size && PyTuple_Check(object))
       return describe_items('(', reinterpret_cast<PyTupleObject*>(object)->ob_item,
                             PyTuple_GET_SIZE(object));
+    if (entry->known == Known::torch_device) return describe_torch_device(object);
     if (entry->known == Known::constant_by_str) {
       put_named(message_text(object), 0);
       remember_constant(object, m_out.view(start));
@@ -138,19 +93,23 @@ bool Describer::describe_foreign(PyObject* object) {
     const Ref imaginary = checked(PyFloat_FromDouble(PyComplex_ImagAsDouble(object)));
     return described_field("", real.get()) && described_field("", imaginary.get());
   }
-  if (is_enum_member(object)) {
-    if (!describe_enum(object)) return false;
-    remember_constant(object, m_out.view(start));
-    return true;
+  const std::shared_ptr<const TypeFacts> facts = facts_of(Py_TYPE(object));
+  switch (facts->sort) {
+    case Sort::enum_member:
+      if (!describe_enum(object, *facts)) return false;
+      remember_constant(object, m_out.view(start));
+      return true;
+    case Sort::dataclass:
+      return describe_dataclass(object, *facts);
+    case Sort::numpy_scalar:
+      return describe_numpy_scalar(object, *facts);
+    case Sort::builtin_subclass:
+      return describe_builtin_subclass(object, *facts);
+    case Sort::callable:
+      return describe_callable(object);
+    case Sort::other:
+      break;
   }
-  if (!PyType_Check(object))
-    if (const Ref fields = optional_attribute(reinterpret_cast<PyObject*>(Py_TYPE(object)),
-                                              "__dataclass_fields__");
-        fields)
-      return describe_dataclass(object, fields.get());
-  if (is_numpy_scalar(object)) return describe_numpy_scalar(object);
-  if (is_builtin_subclass(object)) return describe_builtin_subclass(object);
-  if (PyCallable_Check(object) != 0) return describe_callable(object);
   return refuse(object, how_to_register(object));
 }
 
@@ -183,57 +142,54 @@ bool Describer::describe_result(PyObject* object, PyObject* described) {
   return describe(described);
 }
 
-bool Describer::describe_enum(PyObject* object) {
+bool Describer::describe_torch_device(PyObject* object) {
+  static PyObject* type = PyUnicode_InternFromString("type");
+  static PyObject* index = PyUnicode_InternFromString("index");
+  const Ref kind = checked(PyObject_GetAttr(object, type));
+  const Ref number = checked(PyObject_GetAttr(object, index));
+  put_named("torch.device", 2);
+  return described_field("", kind.get()) && described_field("", number.get());
+}
+
+bool Describer::describe_enum(PyObject* object, const TypeFacts& facts) {
   // The name, not the number: renumbering an enumeration changes no meaning.
-  const std::string type = lasting_type_name(Py_TYPE(object));
   const Ref name = optional_attribute(object, "name");
   if (name && PyUnicode_Check(name.get())) {
-    put_named(type + "." + message_text(name.get()), 0);
+    put_named(facts.name + "." + message_text(name.get()), 0);
     return true;
   }
   // A combination of flags that has no name of its own.
   const Ref value = checked(PyObject_GetAttrString(object, "value"));
-  put_named(type, 1);
+  put_named(facts.name, 1);
   return described_field("", value.get());
 }
 
-bool Describer::describe_dataclass(PyObject* object, PyObject* fields) {
-  if (!PyDict_Check(fields)) return refuse(object, "its __dataclass_fields__ is no dict");
-  static PyObject* ordinary = imported("dataclasses", "_FIELD").release();
-  std::vector<std::pair<Ref, Ref>> values;
-  PyObject* name = nullptr;
-  PyObject* field = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &name, &field) != 0;) {
-    // Neither class variables, nor arguments of __init__ alone, nor what `==` leaves out.
-    const Ref kind = checked(PyObject_GetAttrString(field, "_field_type"));
-    const Ref compared = checked(PyObject_GetAttrString(field, "compare"));
-    if (kind.get() == ordinary && PyObject_IsTrue(compared.get()) == 1)
-      values.emplace_back(Ref::borrow(name), Ref{});
+bool Describer::describe_dataclass(PyObject* object, const TypeFacts& facts) {
+  if (!facts.are_fields_known) return refuse(object, "its __dataclass_fields__ is no dict");
+  std::vector<Ref> values;
+  values.reserve(facts.fields.size());
+  for (const Ref& field : facts.fields) {
+    values.push_back(Ref::steal(PyObject_GetAttr(object, field.get())));
+    if (!values.back()) return false;
   }
-  for (auto& [field_name, value] : values) {
-    value = Ref::steal(PyObject_GetAttr(object, field_name.get()));
-    if (!value) return false;
-  }
-  put_named(lasting_type_name(Py_TYPE(object)), values.size());
-  for (const auto& [field_name, value] : values)
-    if (!described_field(utf8(field_name.get()), value.get())) return false;
+  put_named(facts.name, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!described_field(utf8(facts.fields[i].get()), values[i].get())) return false;
   return true;
 }
 
-bool Describer::describe_numpy_scalar(PyObject* object) {
-  std::string name = type_name(Py_TYPE(object));
-  if (name == "numpy.bool_") name = "numpy.bool";  // NumPy 1
+bool Describer::describe_numpy_scalar(PyObject* object, const TypeFacts& facts) {
   Ref item = checked(PyObject_CallMethod(object, "item", nullptr));
   // What has no Python number (longdouble, datetime64 …) is its own text.
   PyTypeObject* type = Py_TYPE(item.get());
   if (type != &PyBool_Type && type != &PyLong_Type && type != &PyFloat_Type &&
       type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyComplex_Type)
     item = checked(PyObject_Str(object));
-  put_named(name, 1);
+  put_named(facts.name, 1);
   return described_field("", item.get());
 }
 
-bool Describer::describe_builtin_subclass(PyObject* object) {
+bool Describer::describe_builtin_subclass(PyObject* object, const TypeFacts& facts) {
   // A subclass may behave differently, so it is not its base's value: an OrderedDict is
   // `collections.OrderedDict({…})`, a named tuple has its fields' names.
   PyTypeObject* type = Py_TYPE(object);
@@ -241,16 +197,16 @@ bool Describer::describe_builtin_subclass(PyObject* object) {
     const Ref fields = optional_attribute(reinterpret_cast<PyObject*>(type), "_fields");
     if (fields && PyTuple_Check(fields.get()) &&
         PyTuple_GET_SIZE(fields.get()) == PyTuple_GET_SIZE(object))
-      return describe_named_tuple(object, fields.get());
+      return describe_named_tuple(object, fields.get(), facts);
   }
   const Ref plain = plain_copy(object);
-  put_named(lasting_type_name(type), 1);
+  put_named(facts.name, 1);
   return described_field("", plain.get());
 }
 
-bool Describer::describe_named_tuple(PyObject* object, PyObject* fields) {
+bool Describer::describe_named_tuple(PyObject* object, PyObject* fields, const TypeFacts& facts) {
   const Py_ssize_t count = PyTuple_GET_SIZE(object);
-  put_named(lasting_type_name(Py_TYPE(object)), static_cast<std::size_t>(count));
+  put_named(facts.name, static_cast<std::size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* name = PyTuple_GET_ITEM(fields, i);
     if (!PyUnicode_Check(name)) return refuse(object, "its _fields are no strings");

@@ -84,6 +84,7 @@ const TypeEntry* registered_type(PyTypeObject* type) {
       g_torch_size = base;  // owned by the entry
       return remember_type(base, Known::torch_size, nullptr);
     }
+    if (name == "torch.device") return remember_type(base, Known::torch_device, nullptr);
     if (name == "torch.dtype") return remember_type(base, Known::constant_by_str, nullptr);
   }
   return nullptr;

@@ -12,6 +12,7 @@ namespace disttune::python {
 enum class Known {
   described_by,    ///< by a registered function
   torch_size,      ///< a tuple of ints
+  torch_device,    ///< by its type and index
   constant_by_str  ///< str(object) names it
 };
 struct TypeEntry {

@@ -1,5 +1,6 @@
 """What the objects of torch, NumPy and Triton are in keys and entries."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -90,6 +91,38 @@ def test_callables_are_refused_in_keys():
     with pytest.raises(TypeError):
         text(lambda x: x)
     assert text(lambda x: x, entry=True).startswith("function(")
+
+
+def test_a_class_that_is_changed_is_looked_at_again():
+    class Plain:
+        pass
+
+    with pytest.raises(TypeError, match="register_description"):
+        text(Plain())
+    Plain.a = 1
+    Plain.__annotations__ = {"a": int}
+    dataclasses.dataclass(Plain)
+    assert text(Plain(2)).endswith("Plain(a=2)")
+    Plain.__module__ = "elsewhere"
+    assert text(Plain(2)).startswith("elsewhere.")
+
+
+def test_more_classes_inside_one_another_than_are_remembered():
+    value, wanted = 0, "0"
+    for i in range(100):
+        made = dataclasses.make_dataclass(f"C{i}", [("x", object), ("y", object)])
+        made.__module__ = "m"
+        value, wanted = made(value, i), f"m.C{i}(x={wanted}, y={i})"
+    assert text(value) == text(value) == wanted
+
+
+def test_a_description_of_ones_own_for_a_device():
+    code = """
+import disttune, torch
+disttune.register_description("torch.device", lambda d: d.type)
+assert disttune._core.canonical_text(torch.device("cuda", 1)) == '"cuda"'
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_to_hashable():
