@@ -18,7 +18,6 @@ from ._key import Calls, KeyField, KeyFields
 
 __all__ = ["fields_of"]
 
-
 #: What later versions' instructions do has not been tried.
 _LAST_VERSION = (3, 13)
 
@@ -53,14 +52,14 @@ def fields_of(key_fn: Any) -> KeyFields | None:
     if not isinstance(key_fn, types.FunctionType) or sys.version_info[:2] > _LAST_VERSION:
         return None
     code = key_fn.__code__
-    if code.co_posonlyargcount or code.co_kwonlyargcount:
+    parameters = code.co_varnames[: code.co_argcount]
+    defaults = key_fn.__defaults__ or ()
+    if code.co_posonlyargcount or code.co_kwonlyargcount or len(defaults) > len(parameters):
         return None
     try:
         result = _Reading(key_fn).result()
     except _Unknown:
         return None
-    parameters = code.co_varnames[: code.co_argcount]
-    defaults = key_fn.__defaults__ or ()
     required = len(parameters) - len(defaults)
     return KeyFields(
         fields=result if isinstance(result, list) else [result],
@@ -95,10 +94,10 @@ class _Reading:
             step(self, instruction)
         else:
             raise _Unknown
-        (result,) = self._stack or [None]
-        if isinstance(result, (KeyField, list)):
-            return result
-        raise _Unknown
+        if len(self._stack) != 1 or not isinstance(self._stack[0], (KeyField, list)):
+            raise _Unknown
+        result: KeyField | list[KeyField] = self._stack[0]
+        return result
 
     def _pop(self, kind: type) -> Any:
         if not self._stack or not isinstance(self._stack[-1], kind):
@@ -106,9 +105,10 @@ class _Reading:
         return self._stack.pop()
 
     def _load(self, instruction: dis.Instruction) -> None:
+        code = self._fn.__code__
         both = isinstance(instruction.argval, tuple)  # two at once, since Python 3.13
         for name in instruction.argval if both else (instruction.argval,):
-            if name not in self._fn.__code__.co_varnames[: self._fn.__code__.co_argcount]:
+            if name not in code.co_varnames[: code.co_argcount]:
                 raise _Unknown  # *args
             self._stack.append(KeyField(name, ()))
 

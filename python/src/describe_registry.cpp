@@ -91,7 +91,7 @@ const TypeEntry* registered_type(PyTypeObject* type) {
 }
 
 bool is_tuple(const PyTypeObject* type) noexcept {
-  return type == &PyTuple_Type || (type == g_torch_size && type != nullptr);
+  return type == &PyTuple_Type || type == g_torch_size;
 }
 
 std::string_view constant_bytes(PyObject* object) noexcept {

@@ -210,6 +210,14 @@ def test_a_function_that_is_changed_is_called():
     assert list(f.best_configs) == [0, 7, ("changed", 1)]
 
 
+def test_more_defaults_than_parameters():
+    def key_fn(x, n=0):
+        return n
+
+    key_fn.__defaults__ = (1, 2, 3)
+    assert fields_of(key_fn) is None
+
+
 def test_names_are_looked_up_when_the_key_is_made():
     names = {"__builtins__": __builtins__}
     exec("def key_fn(x, n=0):\n    return len(x)", names)
