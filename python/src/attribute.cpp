@@ -10,12 +10,11 @@ PyObject* Attribute::look_up(PyObject* object) const {
   if (type->tp_getattro == PyObject_GenericGetAttr) {
     const Ref found = Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), m_name.get()));
     if (!found) PyErr_Clear();
-    // Of a class, a getset gives itself; looking it up has made the version tag valid.
-    if (found && Py_IS_TYPE(found.get(), &PyGetSetDescr_Type) && type->tp_version_tag != 0 &&
-        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+    // Of a class, a getset gives itself; looking it up has given it a version.
+    if (found && Py_IS_TYPE(found.get(), &PyGetSetDescr_Type) && version_of(type) != 0) {
       PyGetSetDef* getter = reinterpret_cast<PyGetSetDescrObject*>(found.get())->d_getset;
       if (getter->get != nullptr) {
-        m_version = type->tp_version_tag;
+        m_version = version_of(type);
         m_descriptor = found;
         m_getter = getter;
       }

@@ -17,8 +17,7 @@ class Attribute {
     if (type != m_type) [[unlikely]]
       return look_up(object);
     if (m_getter == nullptr) return PyObject_GetAttr(object, m_name.get());
-    if (type->tp_version_tag != m_version || !PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
-        [[unlikely]]
+    if (version_of(type) != m_version) [[unlikely]]
       return look_up(object);
     return m_getter->get(object, m_getter->closure);
   }
@@ -29,8 +28,7 @@ class Attribute {
   Ref m_name;
   bool m_called;
   // Guarded by the interpreter lock. Of the type last seen, null: none, and its getter, null: ask
-  // Python. The version tag says that neither the type nor a base of it was changed since, so that
-  // type and getter are those that were found; it is never used again.
+  // Python. While the version is the same, type and getter are those that were found.
   mutable PyTypeObject* m_type = nullptr;
   mutable unsigned int m_version = 0;
   mutable Ref m_descriptor;

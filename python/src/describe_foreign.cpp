@@ -1,6 +1,5 @@
 // Describing what is not built in: registered types, and what a type itself says (type_facts.hpp).
 #include <string_view>
-#include <utility>
 
 #include "describe.hpp"
 #include "describe_registry.hpp"

@@ -1,9 +1,9 @@
 #include "describe_registry.hpp"
 
-#include <cstdint>
 #include <unordered_map>
 
 #include "describe.hpp"
+#include "recent_slots.hpp"
 
 namespace disttune::python {
 namespace {
@@ -51,19 +51,12 @@ bool is_plain(PyObject* type) noexcept {
   return false;
 }
 
-/// What a warm call looks at: one slot an address, overwritten by whoever comes later. The objects
-/// and texts belong to `constants`.
+/// What a warm call looks at. The objects and texts belong to `constants`.
 struct Recent {
   PyObject* object = nullptr;
   std::string_view bytes;
 };
-constexpr std::size_t k_slots = 256;
-Recent g_recent[k_slots];
-
-Recent& slot_of(PyObject* object) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(object);
-  return g_recent[(address >> 4U ^ address >> 12U) % k_slots];
-}
+RecentSlots<Recent, 256> g_recent;
 
 PyTypeObject* g_torch_size = nullptr;
 
@@ -95,14 +88,14 @@ bool is_tuple(const PyTypeObject* type) noexcept {
 }
 
 std::string_view constant_bytes(PyObject* object) noexcept {
-  const Recent& recent = slot_of(object);
+  const Recent& recent = g_recent[object];
   return recent.object == object ? recent.bytes : std::string_view{};
 }
 
 std::string_view recalled_constant(PyObject* object) noexcept {
   const auto known = constants().find(object);
   if (known == constants().end()) return {};
-  slot_of(object) = {object, known->second.bytes};
+  g_recent[object] = {object, known->second.bytes};
   return known->second.bytes;
 }
 
@@ -113,7 +106,7 @@ void remember_constant(PyObject* object, std::string_view bytes) {
     known = constants().emplace(object, Constant{Ref::borrow(object), std::string(bytes)}).first;
     constants_by_bytes().emplace(std::string(bytes), object);
   }
-  slot_of(object) = {object, known->second.bytes};
+  g_recent[object] = {object, known->second.bytes};
 }
 
 PyObject* constant_of(std::string_view bytes) {

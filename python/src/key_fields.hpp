@@ -45,7 +45,7 @@ struct ReadFunction {
   bool gives_tuple = false;  ///< of the fields; or else the one field
 
   /// Whether reading gives what calling would give: not after a change of the function, nor while
-  /// this thread is traced or profiled, which then sees the function called.
+  /// this thread has a sys.settrace or sys.setprofile, which then sees the function called.
   [[nodiscard]] bool stands_for(PyObject* key_fn) const noexcept {
     if (!Py_IS_TYPE(key_fn, &PyFunction_Type)) return false;
     const PyThreadState* thread = PyThreadState_Get();
@@ -61,9 +61,5 @@ struct ReadFunction {
   /// And with these keywords besides.
   [[nodiscard]] bool takes(Py_ssize_t positional, PyObject* keywords) const noexcept;
 };
-
-[[nodiscard]] inline bool same_name(PyObject* a, PyObject* b) noexcept {
-  return a == b || PyUnicode_Compare(a, b) == 0;
-}
 
 }  // namespace disttune::python

@@ -179,9 +179,7 @@ void StrippedCall::take_out(PyObject* const* args, Py_ssize_t positional, PyObje
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* keyword = PyTuple_GET_ITEM(keywords, i);
     PyObject* value = args[positional + i];
-    const auto is = [&](PyObject* name) {
-      return name == keyword || PyUnicode_Compare(name, keyword) == 0;
-    };
+    const auto is = [&](PyObject* name) { return same_name(name, keyword); };
     if (is(own.autotune)) {
       m_tune = value;
     } else if (is(own.verbose)) {

@@ -123,6 +123,16 @@ inline void checked(int status) {
   if (status < 0) throw ErrorSet{};
 }
 
+/// Whether two str are equal; names are mostly interned.
+[[nodiscard]] inline bool same_name(PyObject* a, PyObject* b) noexcept {
+  return a == b || PyUnicode_Compare(a, b) == 0;
+}
+
+/// Another number after each change of a type or of a base of it, never used again; 0: unknown.
+[[nodiscard]] inline unsigned int version_of(PyTypeObject* type) noexcept {
+  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) != 0 ? type->tp_version_tag : 0;
+}
+
 /// UTF-8 of a str, borrowed from it. Throws ErrorSet for lone surrogates.
 [[nodiscard]] inline std::string_view utf8(PyObject* text) {
   Py_ssize_t size = 0;

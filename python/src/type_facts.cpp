@@ -1,8 +1,8 @@
 #include "type_facts.hpp"
 
-#include <array>
-#include <cstdint>
 #include <string_view>
+
+#include "recent_slots.hpp"
 
 namespace disttune::python {
 namespace {
@@ -91,35 +91,30 @@ TypeFacts look_at(PyTypeObject* type) {
   return facts;
 }
 
-/// One slot an address, overwritten by whoever comes later.
 struct Recent {
   Ref type;
-  unsigned int version = 0;  ///< of the type: another after each change of it or of a base
+  unsigned int version = 0;
   std::shared_ptr<const TypeFacts> facts;
 };
+using Types = RecentSlots<Recent, 32>;
 
-Recent& slot_of(PyTypeObject* type) noexcept {
+Types& recent() noexcept {
   // Leaked on purpose: it must outlive the interpreter's own clean-up.
-  static auto* slots = new std::array<Recent, 32>;
-  const auto address = reinterpret_cast<std::uintptr_t>(type);
-  return (*slots)[(address >> 4U ^ address >> 12U) % slots->size()];
-}
-
-unsigned int version_of(PyTypeObject* type) noexcept {
-  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) != 0 ? type->tp_version_tag : 0;
+  static auto* types = new Types;
+  return *types;
 }
 
 }  // namespace
 
 std::shared_ptr<const TypeFacts> facts_of(PyTypeObject* type) {
-  Recent& known = slot_of(type);
+  Recent& known = recent()[type];
   auto* object = reinterpret_cast<PyObject*>(type);
   const unsigned int version = version_of(type);
   if (known.type.get() == object && version != 0 && known.version == version) return known.facts;
   auto facts = std::make_shared<const TypeFacts>(look_at(type));
   // Looking at attributes of a type gives it a version, if it can have one.
   if (const unsigned int now = version_of(type); now != 0)
-    slot_of(type) = {Ref::borrow(object), now, facts};
+    known = {Ref::borrow(object), now, facts};
   return facts;
 }
 

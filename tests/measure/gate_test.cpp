@@ -16,7 +16,6 @@ using core::sample_of;
 using core::TimingMode;
 using Samples = std::vector<std::int64_t>;
 
-const auto k_stalled = sample_of(Retry::stalled);
 const auto k_spoiled = sample_of(Retry::spoiled);
 
 // S66: a delay kernel timed out when other threads touched the device.

@@ -19,8 +19,6 @@
 namespace disttune::timing {
 namespace {
 
-const auto k_stalled_run = core::sample_of(core::Retry::stalled);
-
 TEST(GateWatchdog, a_watchdog_fires_once_and_only_while_armed) {
   const auto clock = std::make_shared<testing::ScriptedClock>();
   const auto device = std::make_shared<testing::ScriptedDevice>(clock);
@@ -122,8 +120,8 @@ TEST(GateWatchdog, a_forked_child_measures_with_a_watchdog_of_its_own) {
   if (child == 0) {
     {
       auto fresh = rig.watch();
-      const bool stalled = visit(fresh, attempt, {0, 1, 1}).samples[0] == k_stalled_run;
-      const bool again = visit(watch, attempt, {0, 1, 1}).samples[0] == k_stalled_run;
+      const bool stalled = visit(fresh, attempt, {0, 1, 1}).samples[0] == k_stalled;
+      const bool again = visit(watch, attempt, {0, 1, 1}).samples[0] == k_stalled;
       if (!stalled || !again) _exit(1);
     }
     _exit(0);

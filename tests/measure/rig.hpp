@@ -18,6 +18,9 @@ namespace disttune::timing {
 
 using namespace std::chrono_literals;
 
+/// The sample of a run whose gate had to be opened early.
+inline const std::int64_t k_stalled = core::sample_of(core::Retry::stalled);
+
 /// Counts what it is asked for; `launch(candidate)` is the launcher.
 class ScriptedAttempt final : public detail::Attempt {
  public:
